@@ -25,7 +25,7 @@ import numpy as np
 from ..utils.vectors import unit_length
 
 LARGEST = 5  # most sentences of a bead, both sides together
-PENALTY = 0.7
+PENALTY = 0.7  # cost of a sentence without a partner
 STRANGER = 4.0  # price of each unit of the cost above t
 LENGTH_WEIGHT = 0.3  # of |log length ratio|
 MOST_RATIO = 1.5  # where |log length ratio| is cut
@@ -63,7 +63,6 @@ def align(
     y_lengths: Sequence[int] | None = None,
     *,
     largest: int = LARGEST,
-    penalty: float = PENALTY,
 ) -> list[Bead]:
     """The beads of two documents, in order; every sentence is in exactly one.
 
@@ -73,15 +72,7 @@ def align(
             sums.
         x_lengths, y_lengths: characters of each sentence; without them c has no second part.
         largest: most sentences of a bead, both sides together.
-        penalty: cost of a sentence without a partner.
-
-    Raises:
-        ValueError: `largest` below 2, a penalty that is not positive, lengths of another number than sentences.
     """
-    if largest < 2 or not penalty > 0:
-        raise ValueError(
-            f"largest is {largest} and penalty {penalty}: give at least 2, and a positive number"
-        )
     source = _Side(x, x_lengths)
     target = _Side(y, y_lengths)
     if not len(source) or not len(target):
@@ -90,8 +81,8 @@ def align(
         return lonely_sources + lonely_targets
 
     # The beads of one sentence a side say what pairs of these documents are like.
-    windows = _windows(source, target, penalty, BAND + largest)
-    single_beads = _search(source, target, windows, [(1, 1)], penalty)
+    windows = _windows(source, target, BAND + largest)
+    single_beads = _search(source, target, windows, [(1, 1)])
     target.scale = _length_ratio(single_beads, source, target)
     costs = [bead.cost for bead in single_beads if bead.is_pair]
     threshold = np.inf
@@ -102,7 +93,7 @@ def align(
     for total in range(2, largest + 1):
         for source_count in range(1, total):
             shapes.append((source_count, total - source_count))
-    return _search(source, target, windows, shapes, penalty, threshold)
+    return _search(source, target, windows, shapes, threshold)
 
 
 class _Side:
@@ -116,10 +107,6 @@ class _Side:
         # characters of the other side for one of this side, once they are known
         self.scale: float | None = None
         if lengths is not None:
-            if len(lengths) != len(self):
-                raise ValueError(
-                    f"{len(lengths)} lengths and {len(self)} embeddings: give one length a sentence"
-                )
             self.sums = np.concatenate([[0], np.cumsum(lengths)])
 
     def __len__(self) -> int:
@@ -152,6 +139,7 @@ class _Side:
         sampled = np.unique(np.linspace(0, len(other) - 1, SAMPLE).astype(int))
         strangers = unit_length(np.ascontiguousarray(other.parts[0][sampled], np.float32))
         runs = max(0, len(self) - size + 1)
+        # In blocks of runs: the products with all strangers need not fit into memory.
         means = np.zeros(runs, np.float32)
         for start in range(0, runs, ROWS):
             stop = min(start + ROWS, runs)
@@ -165,6 +153,7 @@ def _length_ratio(beads: Sequence[Bead], source: _Side, target: _Side) -> float 
     """Characters of the source for one of the target: the median of pairs of sentences; None without lengths."""
     if source.sums is None or target.sums is None:
         return None
+    # Pairs of single sentences say how long translations are here.
     log_ratios = []
     for bead in beads:
         if bead.is_pair:
@@ -174,7 +163,7 @@ def _length_ratio(beads: Sequence[Bead], source: _Side, target: _Side) -> float 
     return float(np.exp(np.median(log_ratios))) if log_ratios else 1.0
 
 
-def _windows(source: _Side, target: _Side, penalty: float, band: int) -> np.ndarray:
+def _windows(source: _Side, target: _Side, band: int) -> np.ndarray:
     """(n + 1, 2) first and last target position that is searched for each source position.
 
     A small table is searched as a whole. Else all within `band` of the path of the halved documents, by row or column.
@@ -183,10 +172,11 @@ def _windows(source: _Side, target: _Side, penalty: float, band: int) -> np.ndar
     m = len(target)
     if n * m <= FULL:
         return np.tile([0, m], (n + 1, 1))
+    # The path of documents of half the length, twice as large, and a band around it.
     half_source = source.halved()
     half_target = target.halved()
-    half_windows = _windows(half_source, half_target, penalty, band)
-    half_beads = _search(half_source, half_target, half_windows, [(1, 1)], penalty)
+    half_windows = _windows(half_source, half_target, band)
+    half_beads = _search(half_source, half_target, half_windows, [(1, 1)])
     padded = np.pad(_path(half_beads, n, m), ((band, band), (0, 0)), mode="edge")
     # (n + 1, 2, rows)
     near_rows = np.lib.stride_tricks.sliding_window_view(padded, 2 * band + 1, axis=0)
@@ -220,10 +210,10 @@ def _search(
     target: _Side,
     windows: np.ndarray,
     shapes: Sequence[Shape],
-    penalty: float,
     threshold: float = np.inf,
 ) -> list[Bead]:
     """Dynamic programming over the cells (i, j) of the windows: i source and j target sentences are in beads."""
+    # Cells of a row depend on the rows of the beads that may end there: no others are kept.
     largest_run = max(source_count for source_count, _ in shapes)
     distances = _Distances(source, target, largest_run)
     least_costs: dict[int, np.ndarray] = {}  # of each cell of the last rows
@@ -241,7 +231,7 @@ def _search(
             start = max(low, first + b)
             stop = min(high, last + b) + 1
             if start < stop:
-                price = penalty if b == 0 else bead_costs[number, start - low : stop - low]
+                price = PENALTY if b == 0 else bead_costs[number, start - low : stop - low]
                 before = least_costs[i - a][start - b - first : stop - b - first]
                 options[number, start - low : stop - low] = before + price
         move = options.argmin(axis=0).astype(np.uint8)
@@ -249,7 +239,7 @@ def _search(
         move[move == len(shapes)] = ONLY_SOURCE
 
         # from the cells to the left, at the price of target sentences alone
-        price = penalty * np.arange(len(cost))
+        price = PENALTY * np.arange(len(cost))
         least_to_the_left = np.minimum.accumulate(cost - price)
         move[least_to_the_left < cost - price] = ONLY_TARGET
         least_costs[i] = least_to_the_left + price
@@ -274,6 +264,7 @@ class _Distances:
     def table(self, shape: Shape, rows: Span, columns: Span) -> np.ndarray:
         """(rows, columns) for the beads of a shape that begin with these source and target sentences."""
         a, b = shape
+        # (rows, columns): as alike as they are, relative to how alike strangers are
         cosines = self.source.rows(a, *rows) @ self.target.rows(b, *columns).T
         row_strangeness = self.source_strangeness[a - 1][slice(*rows)]
         column_strangeness = self.target_strangeness[b - 1][slice(*columns)]

@@ -58,6 +58,7 @@ class Rows:
         Raises:
             ValueError: all of them are.
         """
+        # Block by block, since the rows may be on disk.
         is_zero = []
         for start in range(0, len(self), BLOCK):
             is_zero.append(~has_direction(self.raw(start, start + BLOCK)))
@@ -146,6 +147,7 @@ def neighbours_in_blocks(
         folder: for the index and for the neighbours of each block of x, where a stopped search resumes.
         executor: where blocks are searched (default: in this process); a cluster needs a folder.
     """
+    # Without a folder the neighbours stay in memory.
     executor = executor or LocalExecutor(False)
     label = f"Searching {y.name}"
     starts = range(0, len(x), block)
@@ -155,6 +157,7 @@ def neighbours_in_blocks(
         parts = [part for _, part in executor.map(search, starts, label)]
         return Neighbours(*(np.concatenate(field) for field in zip(*parts, strict=True)))
 
+    # With a folder each block of x has a file; a later call makes those that are missing.
     files = {start: folder / f"{x.name}-{start:012d}.npz" for start in starts}
     missing = [start for start in starts if not files[start].exists()]
     index_file = None
@@ -175,13 +178,15 @@ def neighbours_in_blocks(
     return nearest
 
 
-def check_index(index: str) -> None:
+def check_index(index: str | None) -> None:
     """Raise ValueError for an index that faiss cannot read. What depends on the width of embeddings comes later."""
+    if index is None:
+        return
     zero_parameter = AT_LEAST_ONE.search(index)
     if zero_parameter:
         raise ValueError(f"index {index!r}: {zero_parameter[1]} must be at least 1")
     try:
-        _empty_index(WIDTH_TO_TRY, index)
+        empty_index(WIDTH_TO_TRY, index)
     except ValueError as error:
         if "could not" in str(error):
             raise
@@ -222,7 +227,7 @@ def _write_index(y: Rows, index: str, block: int, unfinished: Path) -> None:
 
 
 def _filled_index(y: Rows, index: str, block: int) -> Any:
-    faiss_index = _empty_index(y.width, index)
+    faiss_index = empty_index(y.width, index)
     if not faiss_index.is_trained:
         # Runs of rows from all over the collection stand for it.
         runs = max(1, min(256, len(y) // 1024))
@@ -244,6 +249,7 @@ def search_cost(rows: int, width: int, k: int, index: str | None) -> tuple[float
     """(seconds for each query and row, bytes of the index for each row), measured on at most BLOCK random rows."""
     import faiss
 
+    # Random rows cost as much as others; a second search would have a warm cache.
     numbers = np.random.default_rng(0).normal(size=(min(rows, BLOCK), width)).astype(np.float32)
     y = Rows(numbers, "rows")
     queries = Rows(numbers[:512], "rows")
@@ -258,7 +264,7 @@ def search_cost(rows: int, width: int, k: int, index: str | None) -> tuple[float
     return seconds / (len(queries) * len(y)), index_bytes / len(y)
 
 
-def _empty_index(width: int, index: str) -> Any:
+def empty_index(width: int, index: str) -> Any:
     import faiss
 
     factory_string, _, _ = index.partition(";")

@@ -64,13 +64,6 @@ def log_zero_rows(name: str, is_left_out: np.ndarray) -> None:
         )
 
 
-def check_counts(**counts: int) -> None:
-    """Raise ValueError for one that is not a whole number of at least 1."""
-    for name, count in counts.items():
-        if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
-            raise ValueError(f"{name} is {count!r}; it must be a whole number of at least 1")
-
-
 def as_array(x: Embeddings, name: str = "x") -> np.ndarray:
     """The array of a tensor, list or array (memory-mapped ones stay so)."""
     if isinstance(x, torch.Tensor):
@@ -78,13 +71,10 @@ def as_array(x: Embeddings, name: str = "x") -> np.ndarray:
         if x.dtype in (torch.float16, torch.bfloat16):  # numpy has no bfloat16
             x = x.float()
     array = np.asanyarray(x)
-    if array.dtype == np.uint8:
-        raise ValueError(
-            f"{name}: embeddings are not 'uint8'; unpack bits by np.unpackbits(x, axis=1) * 2.0 - 1"
-        )
     if array.dtype.kind not in "if":
         raise ValueError(
-            f"{name}: embeddings are floats or signed integers, not {str(array.dtype)!r}; convert them"
+            f"{name}: embeddings are floats or signed integers, not {str(array.dtype)!r}; unpack bits by "
+            "np.unpackbits(x, axis=1) * 2.0 - 1"
         )
     return array
 

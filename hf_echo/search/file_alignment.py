@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from tqdm.auto import tqdm
@@ -24,14 +25,12 @@ from ..data.segmentation import rule_segmenter, trimmed
 from ..data.texts import open_text_rows
 from ..inference.encoders import Encode
 from ..modeling.prompting_echo import is_blank
-from ..utils.executors import LocalExecutor, RayExecutor
 from ..utils.files import check_output
 from ..utils.results import Result
 from ..utils.text import EMPTY, STANDARD, TextLines, name_of, open_output
 from .alignment import LARGEST, Bead, align
 from .blocks import Rows
-from .checks import has_direction, unit_rows
-from .file_mining import SIDES, encode_sides, work_beside, work_folder
+from .file_mining import SIDES, Reading, with_direction, work_beside, work_folder
 
 logger = logging.getLogger(__name__)
 
@@ -77,23 +76,16 @@ class _Side:
         return self.line_numbers[slice(*self.bounds[number])]
 
 
-def align_files(  # noqa: PLR0913 (the options of `hf-echo align`)
+def align_files(
     source: Path,
     target: Path,
     out: Path,
     encode: Encode,
     *,
-    source_lang: str | None = None,
-    target_lang: str | None = None,
     raw: bool = False,
     largest: int = LARGEST,
     threshold: float | None = None,
-    work: Path | None = None,
-    model: str = "",
-    column: str | None = None,
-    executor: LocalExecutor | RayExecutor | None = None,
-    fresh: bool = False,
-    progress: bool = True,
+    **reading: Any,
 ) -> AlignmentReport:
     """Write the pairs of two documents with their scores, in order: 1 for equal embeddings, about 0 for strangers.
 
@@ -102,84 +94,64 @@ def align_files(  # noqa: PLR0913 (the options of `hf-echo align`)
             are no text or hold none, are left out and counted.
         out: pairs of all documents (`pair_writer`). Or vecalign's format, which also holds the sentences without a
             partner, and costs (1 - score) in place of scores: a file NAME.path, for folders a folder.
+        encode: (texts, lang) -> (len(texts), d).
         raw: the files hold raw text, which is cut by rules. Otherwise each line is a sentence; blank lines are none.
         largest: most sentences of a pair, both sides together.
-        encode, work, column, executor, fresh: as in `mine_files`.
+        threshold: lowest score of a pair that is written.
+        reading: fields of `file_mining.Reading`: languages, column, work folder ...
 
     Raises:
         FileNotFoundError, ValueError: what is wrong with a file (with the line), with `work` or with the options.
     """
-    # all that can be wrong, before anything is encoded
-    documents, alone = paired_documents(source, target)
-    langs = (source_lang, target_lang)
+    # All that can be wrong, before anything is encoded.
+    how_read = Reading(**reading)
+    documents, left_out = paired_documents(source, target)
     as_paths = out.suffix == PATH or (source.is_dir() and not out.suffix and str(out) != STANDARD)
     check_output(out, [source, target], folder=as_paths and source.is_dir())
     if not as_paths:
-        check_pair_output(out, langs, [path for document in documents for path in document])
+        check_pair_output(
+            out, how_read.langs, [path for document in documents for path in document]
+        )
     if raw:
-        check_languages_of_raw_text(langs)
+        check_languages_of_raw_text(how_read.langs)
     if as_paths and (threshold is not None or raw):
         raise ValueError(
             f"{out}: vecalign's format holds line numbers of all pairs; leave out raw and threshold"
         )
-    work = work_beside(Path("aligned") if str(out) == STANDARD else out, work)
-    executor = executor or LocalExecutor(progress)
+    work = work_beside(Path("aligned") if str(out) == STANDARD else out, how_read.work)
 
     with ExitStack() as stack:
-        # the sentences of both sides, then their embeddings
-        stack.enter_context(work_folder(work, fresh))
+        # The sentences of both sides, then their embeddings.
+        stack.enter_context(work_folder(work, how_read.fresh))
         copies = [work / f"{side_name}.txt" for side_name in SIDES]
         for copy in copies:
             stack.callback(copy.unlink, missing_ok=True)
-        documents, sides, unreadable = _gathered(
-            documents, langs, copies, column, raw, in_folders=source.is_dir()
+        documents, sides = _gathered(
+            documents, how_read, copies, raw, left_out, in_folders=source.is_dir()
         )
-        documents_left_out = alone + unreadable
-        log_left_out(f"{source} and {target}", documents_left_out)
-        lines = [side.sentences for side in sides]
-        shards = encode_sides(lines, langs, (encode, encode), work, model=model, executor=executor)
-        vectors = [Rows(parts, name) for parts, name in zip(shards, SIDES, strict=True)]
+        log_left_out(f"{source} and {target}", left_out)
+        vectors = how_read.encode([side.sentences for side in sides], encode, work)
 
-        # one document after the other
-        counts = Counter()
+        # One document after the other.
+        counts: Counter[str] = Counter()
         write = None
         if not as_paths:
-            write = stack.enter_context(write_pairs(out, langs))
+            write = stack.enter_context(write_pairs(out, how_read.langs))
             write([], [], [])  # the names of the columns
-        for number in tqdm(
-            range(len(documents)), "Aligning", unit="document", disable=not progress
-        ):
-            source_sentences = sides[0].document(number)
-            target_sentences = sides[1].document(number)
-            source_vectors, source_kept = _vectors(vectors[0], sides[0].bounds[number])
-            target_vectors, target_kept = _vectors(vectors[1], sides[1].bounds[number])
-            beads = align(
-                source_vectors,
-                target_vectors,
-                [len(source_sentences[i]) for i in source_kept],
-                [len(target_sentences[j]) for j in target_kept],
-                largest=largest,
-            )
-            beads = _in_document(beads, source_kept, target_kept)
+        numbers = range(len(documents))
+        for number in tqdm(numbers, "Aligning", unit="document", disable=not how_read.progress):
+            beads = _aligned(vectors, sides, number, largest, counts)
             pairs = [bead for bead in beads if bead.is_pair]
-            counts["sources_alone"] += sum(len(bead.sources) for bead in beads if not bead.targets)
-            counts["targets_alone"] += sum(len(bead.targets) for bead in beads if not bead.sources)
-            counts["sources_zero"] += len(source_sentences) - len(source_kept)
-            counts["targets_zero"] += len(target_sentences) - len(target_kept)
             if write is None:
                 path = out / f"{documents[number][0].name}{PATH}" if source.is_dir() else out
-                lost_sources = np.setdiff1d(np.arange(len(source_sentences)), source_kept)
-                lost_targets = np.setdiff1d(np.arange(len(target_sentences)), target_kept)
-                beads = _with_lost(beads, lost_sources, lost_targets)
-                _write_path(
-                    path, beads, sides[0].document_lines(number), sides[1].document_lines(number)
-                )
+                _write_path(path, beads, [side.document_lines(number) for side in sides])
             else:
-                found = len(pairs)
+                kept = pairs
                 if threshold is not None:
-                    pairs = [bead for bead in pairs if 1 - bead.cost >= threshold]
-                counts["below_threshold"] += found - len(pairs)
-                _write_beads(write, pairs, source_sentences, target_sentences)
+                    kept = [bead for bead in pairs if 1 - bead.cost >= threshold]
+                counts["below_threshold"] += len(pairs) - len(kept)
+                pairs = kept
+                _write_beads(write, pairs, [side.document(number) for side in sides])
             counts["pairs"] += len(pairs)
     for side, name in zip(sides, SIDES, strict=True):
         reasons = {
@@ -189,7 +161,7 @@ def align_files(  # noqa: PLR0913 (the options of `hf-echo align`)
         log_left_out(side.sentences.name, reasons)
     return AlignmentReport(
         documents=len(documents),
-        documents_left_out=documents_left_out.total(),
+        documents_left_out=left_out.total(),
         sources=len(sides[0].sentences) - counts["sources_zero"],
         targets=len(sides[1].sentences) - counts["targets_zero"],
         sources_left_out=sides[0].blank + counts["sources_zero"],
@@ -203,33 +175,42 @@ def align_files(  # noqa: PLR0913 (the options of `hf-echo align`)
     )
 
 
-def _vectors(rows: Rows, bounds: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
-    """((kept, d) embeddings, (kept,) sentences of a document); sentences whose embedding is zero are not kept."""
-    start, stop = bounds
-    if start == stop:
-        return np.empty((0, rows.width)), np.arange(0)
-    raw = rows.raw(start, stop)
-    kept = np.flatnonzero(has_direction(raw))
-    if not len(kept):
-        return np.empty((0, rows.width)), kept
-    return unit_rows(raw[kept], rows.name, start), kept
-
-
-def _in_document(
-    beads: Sequence[Bead], source_kept: np.ndarray, target_kept: np.ndarray
+def _aligned(
+    vectors: Sequence[Rows],
+    sides: Sequence[_Side],
+    number: int,
+    largest: int,
+    counts: Counter[str],
 ) -> list[Bead]:
-    """Beads of the kept sentences by the numbers of these in the document."""
-    renumbered = []
-    for bead in beads:
-        sources = [int(source_kept[i]) for i in bead.sources]
-        targets = [int(target_kept[j]) for j in bead.targets]
-        renumbered.append(Bead(sources, targets, bead.cost))
-    return renumbered
+    """The beads of a document in order, by the numbers of its sentences; one without direction is a bead of its own."""
+    side_vectors = []
+    kept = []
+    lengths = []
+    lost = []
+    for rows, side, name in zip(vectors, sides, SIDES, strict=True):
+        sentences = side.document(number)
+        unit_vectors, kept_numbers = with_direction(rows, *side.bounds[number])
+        lost_numbers = np.setdiff1d(np.arange(len(sentences)), kept_numbers)
+        counts[f"{name}s_zero"] += len(lost_numbers)
+        side_vectors.append(unit_vectors)
+        kept.append(kept_numbers.tolist())
+        lengths.append([len(sentences[i]) for i in kept_numbers])
+        lost.append(lost_numbers.tolist())
+
+    beads = []
+    for bead in align(*side_vectors, *lengths, largest=largest):
+        sources = [kept[0][i] for i in bead.sources]
+        targets = [kept[1][j] for j in bead.targets]
+        counts["sources_alone"] += len(sources) if not targets else 0
+        counts["targets_alone"] += len(targets) if not sources else 0
+        beads.append(Bead(sources, targets, bead.cost))
+    return _with_lost(beads, *lost)
 
 
 def _with_lost(beads: Sequence[Bead], sources: Sequence[int], targets: Sequence[int]) -> list[Bead]:
     """The beads, and one for each sentence that was left out, before the first bead that comes after it."""
-    lost = [Bead([int(i)], [], 0.0) for i in sources] + [Bead([], [int(j)], 0.0) for j in targets]
+    # From the end, so that each goes before those that were put in already.
+    lost = [Bead([i], [], 0.0) for i in sources] + [Bead([], [j], 0.0) for j in targets]
     ordered = list(beads)
     for bead in reversed(lost):
         side = "sources" if bead.sources else "targets"
@@ -309,30 +290,28 @@ def cut_sentences(texts: Sequence[str], lang: str) -> list[str]:
 
 def _gathered(
     documents: Sequence[tuple[Path, Path]],
-    langs: tuple[str | None, str | None],
+    reading: Reading,
     copies: Sequence[Path],
-    column: str | None,
     raw: bool,
+    left_out: Counter[str],
     *,
     in_folders: bool,
-) -> tuple[list[tuple[Path, Path]], list[_Side], Counter[str]]:
-    """(documents with sentences, the sides, reason -> number of files that are left out).
+) -> tuple[list[tuple[Path, Path]], list[_Side]]:
+    """(documents with sentences, the sides). The sentences of a side go into a plain file.
 
-    The sentences of a side go into a plain file. In folders a document that is no text, or holds none, is left out with
-    its partner; alone it is an error.
+    In folders a document that is no text, or holds none, is left out with its partner; alone it is an error.
     """
     kept: list[tuple[Path, Path]] = []
     bounds: list[list[tuple[int, int]]] = [[], []]
     line_numbers: list[list[int]] = [[], []]
     blank = [0, 0]
-    left_out: Counter[str] = Counter()
     with ExitStack() as stack:
         files = [stack.enter_context(open_output(copy)) for copy in copies]
         for paths in documents:
             try:
                 sentences = [
-                    document_sentences(path, lang, column, raw)
-                    for path, lang in zip(paths, langs, strict=True)
+                    document_sentences(path, lang, reading.column, raw)
+                    for path, lang in zip(paths, reading.langs, strict=True)
                 ]
             except ValueError as error:  # damaged, empty, no text, no table with the column
                 if not in_folders:
@@ -359,7 +338,7 @@ def _gathered(
         numbers = [number + 1 for number in line_numbers[side]]
         lines = TextLines(copy, name=name, numbers=numbers)
         sides.append(_Side(lines, bounds[side], line_numbers[side], blank[side]))
-    return kept, sides, left_out
+    return kept, sides
 
 
 def document_sentences(
@@ -385,22 +364,17 @@ def document_sentences(
 
 
 def _write_beads(
-    write: Callable[..., None],
-    beads: Sequence[Bead],
-    sources: Sequence[str],
-    targets: Sequence[str],
+    write: Callable[..., None], beads: Sequence[Bead], sentences: Sequence[Sequence[str]]
 ) -> None:
-    joined_sources = [" ".join(sources[i] for i in bead.sources) for bead in beads]
-    joined_targets = [" ".join(targets[j] for j in bead.targets) for bead in beads]
-    write(joined_sources, joined_targets, [1 - bead.cost for bead in beads])
+    sources = [" ".join(sentences[0][i] for i in bead.sources) for bead in beads]
+    targets = [" ".join(sentences[1][j] for j in bead.targets) for bead in beads]
+    write(sources, targets, [1 - bead.cost for bead in beads])
 
 
-def _write_path(
-    path: Path, beads: Sequence[Bead], source_lines: Sequence[int], target_lines: Sequence[int]
-) -> None:
+def _write_path(path: Path, beads: Sequence[Bead], lines: Sequence[Sequence[int]]) -> None:
     """Vecalign's format: `[0, 1]:[0]:0.153000`."""
     with open_output(path) as file:
         for bead in beads:
-            sources = [source_lines[i] for i in bead.sources]
-            targets = [target_lines[j] for j in bead.targets]
+            sources = [lines[0][i] for i in bead.sources]
+            targets = [lines[1][j] for j in bead.targets]
             file.write(f"{sources}:{targets}:{bead.cost:.6f}\n")

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -20,20 +21,18 @@ from ..data.formats import is_plain_text
 from ..data.parts import log_left_out
 from ..data.texts import open_text_rows
 from ..inference.encoders import Encode
-from ..utils.executors import LocalExecutor, RayExecutor
 from ..utils.files import check_output
 from ..utils.folders import write_folder
 from ..utils.results import Result
 from ..utils.text import TextLines, open_output
 from .blocks import Rows
-from .checks import has_direction, unit_rows
 from .file_alignment import (
     check_languages_of_raw_text,
     cut_sentences,
     document_sentences,
     folder_documents,
 )
-from .file_mining import SIDES, encode_sides, work_beside, work_folder
+from .file_mining import SIDES, Reading, with_direction, work_beside, work_folder
 from .matching import CANDIDATES, Matches, Read, match_documents
 
 logger = logging.getLogger(__name__)
@@ -76,32 +75,23 @@ class _Side:
 
         def read(number: int) -> np.ndarray:
             start = int(self.starts[number])
-            rows = vectors.raw(start, int(self.starts[number + 1]))
-            rows = rows[has_direction(rows)]
-            if not len(rows):
-                return np.empty((0, vectors.width), np.float32)
-            return unit_rows(rows, vectors.name, start)
+            unit_vectors, _ = with_direction(vectors, start, int(self.starts[number + 1]))
+            return unit_vectors
 
         return read
 
 
-def match_files(  # noqa: PLR0913 (the options of `hf-echo match`)
+def match_files(
     source: Path,
     target: Path,
     out: Path,
     encode: Encode,
     *,
-    source_lang: str | None = None,
-    target_lang: str | None = None,
     raw: bool = False,
     k: int = CANDIDATES,
     index: str | None = None,
     threshold: float | None = None,
-    work: Path | None = None,
-    model: str = "",
-    column: str | None = None,
-    executor: LocalExecutor | RayExecutor | None = None,
-    fresh: bool = False,
+    **reading: Any,
 ) -> MatchReport:
     """Write the documents that translate each other under equal names, and a table of the pairs.
 
@@ -110,17 +100,18 @@ def match_files(  # noqa: PLR0913 (the options of `hf-echo match`)
 
     Args:
         source, target: two folders of documents of any names, or two tables (such as JSONL) of one document a row.
+        encode: (texts, lang) -> (len(texts), d).
         raw: the documents of folders are raw text, which is cut by rules. Those of tables always are.
         k, index: as in `match_documents`.
         threshold: lowest score of a pair that is written.
-        encode, work, column, executor, fresh: as in `mine_files`.
+        reading: fields of `file_mining.Reading`: languages, column, work folder ...
 
     Raises:
         FileNotFoundError, ValueError: what is wrong with an input, with `out`, with `work` or with the options.
     """
+    how_read = Reading(**reading)
     check_output(out, [source, target], folder=True)
-    langs = (source_lang, target_lang)
-    for path, lang in zip((source, target), langs, strict=True):
+    for path, lang in zip((source, target), how_read.langs, strict=True):
         if not path.exists():
             raise FileNotFoundError(
                 f"no file or folder {path}; give a folder of documents, or a table of them"
@@ -131,25 +122,20 @@ def match_files(  # noqa: PLR0913 (the options of `hf-echo match`)
             )
         if raw or path.is_file():
             check_languages_of_raw_text((lang,))
-    work = work_beside(out, work)
-    executor = executor or LocalExecutor()
+    work = work_beside(out, how_read.work)
 
     with ExitStack() as stack:
-        stack.enter_context(work_folder(work, fresh))
+        stack.enter_context(work_folder(work, how_read.fresh))
         sides = []
-        for path, side_name, lang in zip((source, target), SIDES, langs, strict=True):
+        for path, side_name, lang in zip((source, target), SIDES, how_read.langs, strict=True):
             copy = work / f"{side_name}.txt"
             stack.callback(copy.unlink, missing_ok=True)
-            side = _gathered(path, copy, lang, column, raw)
+            side = _gathered(path, copy, lang, how_read.column, raw)
             log_left_out(str(path), side.left_out)
             sides.append(side)
 
-        lines = [side.sentences for side in sides]
-        shards = encode_sides(lines, langs, (encode, encode), work, model=model, executor=executor)
-        x, y = (
-            side.reader(Rows(parts, name))
-            for side, parts, name in zip(sides, shards, SIDES, strict=True)
-        )
+        vectors = how_read.encode([side.sentences for side in sides], encode, work)
+        x, y = (side.reader(rows) for side, rows in zip(sides, vectors, strict=True))
         counts = [len(side.names) for side in sides]
         matches = match_documents(x, counts[0], y, counts[1], k=k, index=index)
         # The best pairs come first.
@@ -173,6 +159,7 @@ def match_files(  # noqa: PLR0913 (the options of `hf-echo match`)
 
 def _gathered(path: Path, copy: Path, lang: str | None, column: str | None, raw: bool) -> _Side:
     """The documents of a folder or of a table, whose sentences are copied into one plain file."""
+    # The sentences go to the file one document after the other; `starts` says where each begins.
     left_out: Counter[str] = Counter()
     documents = (
         _of_folder(path, lang, column, raw, left_out)

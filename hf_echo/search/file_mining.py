@@ -26,9 +26,9 @@ from ..utils.executors import LocalExecutor, RayExecutor
 from ..utils.files import only_run, read_json, write_json
 from ..utils.results import Result
 from ..utils.text import STANDARD, TextLines
-from .blocks import BLOCK, search_cost
-from .checks import has_direction, refuse_broken
-from .mining import check_options, mine
+from .blocks import BLOCK, Rows, check_index, search_cost
+from .checks import has_direction, refuse_broken, unit_rows
+from .mining import mine
 
 SIDES = ("source", "target")
 SHARD = 16_384  # rows
@@ -92,7 +92,7 @@ def mine_files(  # noqa: PLR0913 (the options of `hf-echo mine`)
     Raises:
         FileNotFoundError, ValueError: what is wrong with a file (with the line), with `work` or with `options`.
     """
-    check_options(**options)
+    check_index(options.get("index"))
     langs = (source_lang, target_lang)
     check_pair_output(out, langs, [source, target])
     if str(source) == str(target) == STANDARD:
@@ -105,6 +105,7 @@ def mine_files(  # noqa: PLR0913 (the options of `hf-echo mine`)
         source_lines = stack.enter_context(open_side(source, work / "source.txt", lang=source_lang))
         target_lines = stack.enter_context(open_side(target, work / "target.txt", lang=target_lang))
 
+        # Embeddings on disk, then pairs of row numbers.
         encoders = (encode, encode_target or encode)
         options_of_shards = {"model": model, "shard": shard, "executor": executor}
         lines = (source_lines, target_lines)
@@ -129,6 +130,52 @@ def mine_files(  # noqa: PLR0913 (the options of `hf-echo mine`)
         out=str(out),
         work=str(work),
     )
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How the texts of both sides are read and encoded, as the commands `match` and `align` let a user choose it.
+
+    Attributes:
+        source_lang, target_lang: languages of the sides, which the encoder and rules of sentences need.
+        column: of tables, as in `hf_echo.data.texts.read_texts`.
+        work: folder of sentences and embeddings; None: OUT.work.
+        model: name of the encoder, for messages.
+        executor: where texts are encoded; None: in this process.
+        fresh: discard the embeddings of earlier runs in `work`.
+        progress: show bars.
+    """
+
+    source_lang: str | None = None
+    target_lang: str | None = None
+    column: str | None = None
+    work: Path | None = None
+    model: str = ""
+    executor: LocalExecutor | RayExecutor | None = None
+    fresh: bool = False
+    progress: bool = True
+
+    @property
+    def langs(self) -> tuple[str | None, str | None]:
+        return (self.source_lang, self.target_lang)
+
+    def encode(self, lines: Sequence[TextLines], encode: Encode, work: Path) -> tuple[Rows, Rows]:
+        """The embeddings of the lines of both sides, of which `encode_sides` keeps shards in `work`."""
+        executor = self.executor or LocalExecutor(self.progress)
+        encoders = (encode, encode)
+        x, y = encode_sides(lines, self.langs, encoders, work, model=self.model, executor=executor)
+        return Rows(x, SIDES[0]), Rows(y, SIDES[1])
+
+
+def with_direction(rows: Rows, start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
+    """((kept, d) unit rows of a document, (kept,) their numbers in it), without those that are zero."""
+    if start == stop:
+        return np.empty((0, rows.width), np.float32), np.arange(0)
+    raw = rows.raw(start, stop)
+    kept = np.flatnonzero(has_direction(raw))
+    if not len(kept):
+        return np.empty((0, rows.width), np.float32), kept
+    return unit_rows(raw[kept], rows.name, start), kept
 
 
 def work_beside(out: Path, work: str | Path | None) -> Path:
@@ -235,25 +282,17 @@ def work_folder(work: Path, fresh: bool) -> Iterator[None]:
 
 def _discard(work: Path) -> None:
     """Delete the embeddings and neighbours of earlier runs in `work`, and nothing that mining did not write."""
-    embeddings = []
-    for side in SIDES:
-        folder = work / side
-        if folder.is_dir() and any(folder.iterdir()):
-            if not (folder / ABOUT).is_file():
-                raise ValueError(
-                    f"{folder} holds no embeddings of hf-echo mine: name another folder with --work"
-                )
-            embeddings.append(folder)
-    search = work / "search"
-    has_neighbours = search.is_dir() and any(search.iterdir())
-    if has_neighbours and not embeddings:  # neighbours come after the embeddings
-        raise ValueError(
-            f"{search} holds no embeddings of hf-echo mine: name another folder with --work"
-        )
-    for folder in embeddings:
-        shutil.rmtree(folder)
-    if has_neighbours:
-        shutil.rmtree(search)
+    owned = [work / side for side in SIDES if (work / side / ABOUT).is_file()]
+    if owned:  # neighbours come after the embeddings
+        owned.append(work / "search")
+    for name in (*SIDES, "search"):
+        folder = work / name
+        if folder not in owned and folder.is_dir() and any(folder.iterdir()):
+            raise ValueError(
+                f"{folder} holds no embeddings of hf-echo mine: name another folder with --work"
+            )
+    for folder in owned:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def plan_mining(
@@ -272,7 +311,8 @@ def plan_mining(
 
     Parts of the work are measured, and nothing is written. The memory of the model is not counted.
     """
-    check_options(k=k, index=index, block=block)
+    check_index(index)
+    # How long a sample of each file takes, without the time to open the model.
     counts = []
     encode_seconds = 0.0
     width = 0
@@ -290,6 +330,7 @@ def plan_mining(
             encode_seconds += seconds * len(lines) / len(texts)
             counts.append(len(lines))
 
+    # Seconds, bytes on disk and in memory, from the numbers of rows.
     sources, targets = counts
     larger = max(counts)
     seconds_per_pair, index_bytes_per_row = search_cost(larger, width, k, index)

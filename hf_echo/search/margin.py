@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .checks import Embeddings, check_counts
+from .checks import Embeddings
 from .neighbours import Neighbours, mutual_neighbours, nearest_neighbours
 from .numpy_search import checked_margin, margin_of
 
@@ -14,7 +14,6 @@ def best_matches(
 ) -> np.ndarray:
     """(n,) the best row of y (m, d) for each row of x (n, d); m and n may differ. Arguments as in `xsim`."""
     margin = checked_margin(margin)
-    check_counts(k=k)
     if margin == "cosine":
         return nearest_neighbours(x, y, 1).indices[:, 0]
     forward, backward = mutual_neighbours(x, y, min(k, np.shape(x)[0], np.shape(y)[0]))

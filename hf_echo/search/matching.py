@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .blocks import call_faiss, empty_index
 from .neighbours import unit_neighbours
 
 # number of a document -> (sentences, d) unit rows; no row for an empty one
@@ -76,6 +77,7 @@ def bimax(x: np.ndarray, y: np.ndarray) -> float:
 
 def one_to_one(sources: np.ndarray, targets: np.ndarray, scores: np.ndarray) -> Matches:
     """The best pairs in which no document is twice; equal scores in the order of the documents."""
+    # Greedy: the best pair whose documents are both free.
     order = np.lexsort((targets, sources, -scores))
     taken_sources = set()
     taken_targets = set()
@@ -92,6 +94,7 @@ def one_to_one(sources: np.ndarray, targets: np.ndarray, scores: np.ndarray) -> 
 
 def document_means(read: Read, documents: int, name: str) -> tuple[np.ndarray, np.ndarray]:
     """((kept, d) float32 unit rows, (kept,) numbers): the mean of each document with sentences, without that of all."""
+    # Documents without sentences have no mean, and no partner.
     means = []
     kept = []
     for number in range(documents):
@@ -112,11 +115,12 @@ def _candidates(x: np.ndarray, y: np.ndarray, k: int, index: str | None) -> np.n
     """(candidates, 2) rows of x and y that are near each other in either direction, sorted."""
     forward = _nearest(x, y, min(k, len(y)), index)
     backward = _nearest(y, x, min(k, len(x)), index)
-    pairs = [np.stack([np.repeat(np.arange(len(x)), forward.shape[1]), forward.ravel()], axis=1)]
-    pairs.append(
-        np.stack([backward.ravel(), np.repeat(np.arange(len(y)), backward.shape[1])], axis=1)
-    )
-    both = np.concatenate(pairs)
+    # (candidates, 2): a row of x beside each of its nearest of y, and the other way round
+    rows_of_x = np.repeat(np.arange(len(x)), forward.shape[1])
+    rows_of_y = np.repeat(np.arange(len(y)), backward.shape[1])
+    from_x = np.column_stack([rows_of_x, forward.ravel()])
+    from_y = np.column_stack([backward.ravel(), rows_of_y])
+    both = np.concatenate([from_x, from_y])
     return np.unique(both[(both >= 0).all(axis=1)], axis=0)
 
 
@@ -124,16 +128,7 @@ def _nearest(x: np.ndarray, y: np.ndarray, k: int, index: str | None) -> np.ndar
     """(n, k) rows of y; -1 where the index finds none."""
     if index is None:
         return unit_neighbours(x, y, k).indices
-    import faiss
-
-    from .blocks import call_faiss
-
-    factory, _, parameters = index.partition(";")
-    searched = call_faiss(
-        index, faiss.index_factory, y.shape[1], factory, faiss.METRIC_INNER_PRODUCT
-    )
-    call_faiss(index, searched.train, y)
-    searched.add(y)
-    if parameters:
-        call_faiss(index, faiss.ParameterSpace().set_index_parameters, searched, parameters)
-    return searched.search(x, k)[1]
+    faiss_index = empty_index(y.shape[1], index)
+    call_faiss(index, faiss_index.train, y)
+    faiss_index.add(y)
+    return faiss_index.search(x, k)[1]

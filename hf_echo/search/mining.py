@@ -11,23 +11,21 @@ pairs with a gold list, as the BUCC shared task does.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from numbers import Real
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from ..utils.executors import LocalExecutor, RayExecutor
 from ..utils.results import Result
 from .blocks import BLOCK, Rows, check_index, neighbours_in_blocks, search_folder
-from .checks import Embeddings, check_counts
+from .checks import Embeddings
 from .margin import best_by_margin, checked_margin
 
-RETRIEVALS = ("max", "forward", "backward", "intersection")
+Retrieval = Literal["max", "forward", "backward", "intersection"]
 
 
 class MinedPairs(NamedTuple):
@@ -51,7 +49,7 @@ def mine(  # noqa: PLR0913 (the options of `hf-echo mine`)
     *,
     k: int = 4,
     margin: str | None = "ratio",
-    retrieval: str = "max",
+    retrieval: Retrieval = "max",
     threshold: float | None = None,
     index: str | None = None,
     block: int = BLOCK,
@@ -77,15 +75,11 @@ def mine(  # noqa: PLR0913 (the options of `hf-echo mine`)
             memory-mapped arrays in files that every node sees.
 
     Raises:
-        ValueError: unknown margin or retrieval, k < 1, different d, no rows, NaN rows (with the row).
+        ValueError: unknown margin, an index that faiss refuses, different d, no rows, NaN rows (with the row).
     """
-    check_options(
-        k=k, margin=margin, retrieval=retrieval, block=block, threshold=threshold, index=index
-    )
+    check_index(index)
     margin = checked_margin(margin)
     executor = executor or LocalExecutor(progress)
-    if work is None and not executor.local:
-        raise ValueError("work is None: a search on a cluster needs a folder that every node sees")
     x_rows = Rows(x, "x").with_direction()
     y_rows = Rows(y, "y").with_direction()
     if x_rows.width != y_rows.width:
@@ -106,41 +100,20 @@ def mine(  # noqa: PLR0913 (the options of `hf-echo mine`)
     backward = search(y_rows, x_rows)
     best_targets = best_by_margin(forward, backward, margin)
     best_sources = best_by_margin(backward, forward, margin)
-    pairs = _candidates(best_targets, best_sources, retrieval)
-    pairs = _best_first(pairs)
+    pairs = _best_first(_candidates(best_targets, best_sources, retrieval))
     pairs = MinedPairs(pairs.scores, x_rows.numbers(pairs.sources), y_rows.numbers(pairs.targets))
     if retrieval == "max":
         pairs = _each_row_once(pairs)
     return pairs if threshold is None else pairs.above(threshold)
 
 
-def check_options(
-    *,
-    k: int = 4,
-    margin: str | None = "ratio",
-    retrieval: str = "max",
-    block: int = BLOCK,
-    index: str | None = None,
-    threshold: float | None = None,
-    **others: Any,
-) -> None:
-    """Raise ValueError for a wrong option of `mine`, before there are embeddings."""
-    checked_margin(margin)
-    if retrieval not in RETRIEVALS:
-        raise ValueError(f"retrieval is {retrieval!r}; it must be one of {', '.join(RETRIEVALS)}")
-    check_counts(k=k, block=block)
-    if threshold is not None and not (isinstance(threshold, Real) and not math.isnan(threshold)):
-        raise ValueError(f"threshold is {threshold!r}; give a number, or none")
-    if index is not None:
-        check_index(index)
-
-
 def _candidates(
     best_targets: tuple[np.ndarray, np.ndarray],
     best_sources: tuple[np.ndarray, np.ndarray],
-    retrieval: str,
+    retrieval: Retrieval,
 ) -> MinedPairs:
     """Candidate pairs of (score, row of the other side) of each source, and of each target."""
+    # Pairs seen from the sources, and from the targets.
     forward_scores, targets = best_targets
     backward_scores, sources = best_sources
     forward = MinedPairs(forward_scores, np.arange(len(targets)), targets)
@@ -166,6 +139,7 @@ def _best_first(pairs: MinedPairs) -> MinedPairs:
 
 def _each_row_once(pairs: MinedPairs) -> MinedPairs:
     """The pairs of which neither row is in a pair before."""
+    # A bit for each row: sets of millions of numbers would be slow.
     source_is_used = bytearray(int(pairs.sources.max(initial=-1)) + 1)
     target_is_used = bytearray(int(pairs.targets.max(initial=-1)) + 1)
     kept = []

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .checks import Embeddings, Matrix, check_counts, unit_rows
+from .checks import Embeddings, Matrix, unit_rows
 
 SPARE = 4  # candidates beyond k
 PAIRS = 2**23  # numbers of candidates that are scored at a time: 64 MB
@@ -52,12 +52,10 @@ def nearest_neighbours(x: Embeddings, y: Embeddings, k: int) -> Neighbours:
         k: 1 <= k <= m.
 
     Raises:
-        ValueError: empty, not two-dimensional, complex, NaN, infinite or zero input, different d, impossible k.
+        ValueError: empty, not two-dimensional, complex, NaN, infinite or zero input.
     """
     unit_x = unit_rows(x, "x")
     unit_y = unit_rows(y, "y")
-    _check_pair(unit_x, unit_y)
-    _check_k(k, unit_y.shape[0])
     return unit_neighbours(unit_x, unit_y, k)
 
 
@@ -65,8 +63,6 @@ def mutual_neighbours(x: Embeddings, y: Embeddings, k: int) -> tuple[Neighbours,
     """(neighbours of x in y, neighbours of y in x): what margin scores need. k may not exceed the rows of either."""
     unit_x = unit_rows(x, "x")
     unit_y = unit_rows(y, "y")
-    _check_pair(unit_x, unit_y)
-    _check_k(k, min(unit_x.shape[0], unit_y.shape[0]))
     return unit_neighbours(unit_x, unit_y, k), unit_neighbours(unit_y, unit_x, k)
 
 
@@ -78,6 +74,7 @@ def unit_neighbours(x: Matrix, y: Matrix, k: int) -> Neighbours:
     # most that the float32 product of unit rows can be wrong by
     rounding = dimensions * 2.0**-24 + 2.0**-22
     nearest = Neighbours.none_yet(len(x), k)
+    # Rows whose answer is not sure yet; in each round they get more candidates.
     open_rows = np.arange(len(x))
     candidates = min(k + SPARE, len(y))
     while len(open_rows):
@@ -97,6 +94,7 @@ def unit_neighbours(x: Matrix, y: Matrix, k: int) -> Neighbours:
             else:
                 scores, indices, rough_last = _candidate_scores(x[rows], y, candidates)
                 best_of_others = rough_last + 2 * rounding
+            # The k best by exact scores; whether one beyond the candidates may be as good.
             order = np.lexsort((indices, -scores), axis=1)[:, :k]
             nearest.scores[rows] = np.take_along_axis(scores, order, 1)
             nearest.indices[rows] = np.take_along_axis(indices, order, 1)
@@ -128,20 +126,3 @@ def _sparse_neighbours(x: Matrix, y: Matrix, k: int) -> Neighbours:
         nearest.scores[rows] = np.take_along_axis(scores, order, 1)
         nearest.indices[rows] = order
     return nearest
-
-
-def _check_pair(x: Matrix, y: Matrix) -> None:
-    if isinstance(x, np.ndarray) != isinstance(y, np.ndarray):
-        raise ValueError("one of x and y is sparse and the other dense: convert one of them")
-    if x.shape[1] != y.shape[1]:
-        raise ValueError(
-            f"x has {x.shape[1]} dimensions and y has {y.shape[1]}: they must come from one space"
-        )
-
-
-def _check_k(k: int, largest: int) -> None:
-    check_counts(k=k)
-    if k > largest:
-        raise ValueError(
-            f"k is {k}, must be from 1 to {largest}, the number of rows to choose from"
-        )

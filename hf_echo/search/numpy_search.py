@@ -106,6 +106,7 @@ def best_rows(x: np.ndarray, y: np.ndarray, margin: str | None = None, k: int = 
     if checked_margin(margin) == "cosine":
         return nearest_rows(x, y, 1)[1][:, 0]
     k = _possible(k, x, y)
+    # The margin chooses among the nearest by cosine.
     cosines, candidates = nearest_rows(x, y, k)
     mean_x = cosines.mean(axis=1)
     mean_y = nearest_rows(y, x, k)[0].mean(axis=1)

@@ -19,7 +19,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from tqdm.auto import tqdm
@@ -30,8 +30,8 @@ from ..data.formats import Languages, Part, kind_of, open_file, quoted
 from ..data.pair_writer import check_not_read, check_text_output, is_table, tsv_line, write_pairs
 from ..data.parts import log_left_out
 from ..data.pipeline.filters.threshold import DirectionThreshold
-from ..data.schema import LANGUAGE_ALIASES, TEXT_ALIASES, as_list, check_text, find_columns
-from ..data.texts import open_two_texts
+from ..data.schema import LANGUAGE_ALIASES, TEXT_ALIASES, as_list, find_columns
+from ..data.texts import open_two_texts, texts_of_block
 from ..inference.embedding_files import take_rows
 from ..inference.embedding_store import key_of
 from ..inference.encoders import Encode
@@ -48,7 +48,7 @@ from .margin import margin_of
 
 logger = logging.getLogger(__name__)
 
-SCORES = ("cosine", "margin", "blaser-qe")
+ScoreName = Literal["cosine", "margin", "blaser-qe"]
 
 
 class PairBlock(NamedTuple):
@@ -103,6 +103,7 @@ def open_pairs(
     Raises:
         FileNotFoundError, ValueError: what is wrong with a file.
     """
+    # What the caller names: columns, or their numbers in a file without header.
     source = Path(source)
     columns = {name: str(column) for name, column in (columns or {}).items()}
     columns_are_numbers = bool(columns) and all(column.isdigit() for column in columns.values())
@@ -154,24 +155,16 @@ def _blocks(
     left_out.clear()
     for block in part.read(list(dict.fromkeys(names))):
         left_out.update(block.left_out)
-        bad_rows = list(block.bad)
-        # Both texts of each row, and their languages: of a column, or those that are given for all rows.
-        texts = {}
+        sides = {side: mapping[side] for side in ("source", "target")}
+        texts = texts_of_block(block, part.label, sides)
+        # The languages of each side: of a column, or the one that is given for all rows.
         codes = {}
-        for side, lang in zip(("source", "target"), langs, strict=True):
-            texts[side] = as_list(block.columns[mapping[side]])
-            for line, text in zip(block.lines, texts[side]):
-                reason = check_text(side, text)
-                if reason and not reason.endswith("is empty"):
-                    bad_rows.append((line, reason))
+        for side, lang in zip(sides, langs, strict=True):
             language_column = mapping.get(f"{side}_lang")
             if language_column is None:
                 codes[side] = [lang] * len(texts[side])
             else:
                 codes[side] = as_list(block.columns[language_column])
-        if bad_rows:
-            line, reason = min(bad_rows)
-            raise ValueError(f"{part.label}:{line}: {reason}")
         try:
             source_langs = [_code(code) for code in codes["source"]]
             target_langs = [_code(code) for code in codes["target"]]
@@ -196,7 +189,7 @@ def score_pairs(  # noqa: PLR0913 (the options of `hf-echo score`)
     out: Path,
     model: str,
     *,
-    score: str = "cosine",
+    score: ScoreName = "cosine",
     blaser: str | None = None,
     reference: Pairs | None = None,
     k: int = 4,
@@ -245,32 +238,22 @@ def score_pairs(  # noqa: PLR0913 (the options of `hf-echo score`)
     )
 
     with ExitStack() as stack:
-        if can_resume:
-            stack.enter_context(only_run(out))
-            work = out.with_name(out.name + ".work")
-            if fresh:
-                remove_work(work, "score-*")
-        else:  # a stream cannot be resumed
-            work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hf-echo-score-")))
+        work = stack.enter_context(_work_folder(out, can_resume, fresh))
         folder = work / f"score-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
         scorer = scorer_of(
-            score, model, blaser=blaser, reference=reference, k=k, dtype=dtype, folder=folder
+            model, blaser=blaser, reference=reference, k=k, dtype=dtype, folder=folder
         )
         write = stack.enter_context(_writer(pairs, out, threshold is not None, langs))
 
-        # one block after the other; mean and deviation come from sums
+        # One block after the other; mean and deviation come from sums.
         rows = 0
         rows_kept = 0
-        scored = 0
-        total = 0.0
-        total_of_squares = 0.0
-        for number, block in enumerate(
-            tqdm(pairs.blocks(), desc="Scoring", unit="block", disable=not progress)
-        ):
+        sums = np.zeros(3)  # scored rows, their scores, and the squares of these
+        blocks = tqdm(pairs.blocks(), desc="Scoring", unit="block", disable=not progress)
+        for number, block in enumerate(blocks):
             if can_resume:
-                scores = np.load(
-                    make_once(folder / f"{number:06d}.npy", partial(_save_scores, scorer, block))
-                )
+                save = partial(_save_scores, scorer, block)
+                scores = np.load(make_once(folder / f"{number:06d}.npy", save))
             else:
                 scores = score_block(scorer, block)
             is_kept = np.ones(len(scores), bool)
@@ -280,16 +263,13 @@ def score_pairs(  # noqa: PLR0913 (the options of `hf-echo score`)
             numbers = scores[~np.isnan(scores)]
             rows += len(scores)
             rows_kept += int(is_kept.sum())
-            scored += len(numbers)
-            total += float(numbers.sum())
-            total_of_squares += float((numbers**2).sum())
-    if can_resume:
-        remove_work(work, "score-*")
+            sums += [len(numbers), numbers.sum(), (numbers**2).sum()]
+    scored = int(sums[0])
     mean = None
     deviation = None
     if scored:
-        mean = total / scored
-        deviation = math.sqrt(max(0.0, total_of_squares / scored - mean**2))
+        mean = float(sums[1]) / scored
+        deviation = math.sqrt(max(0.0, float(sums[2]) / scored - mean**2))
     label = " and ".join(map(name_of, pairs.files))
     log_left_out(label, pairs.left_out)
     if scored < rows:
@@ -302,10 +282,25 @@ def score_pairs(  # noqa: PLR0913 (the options of `hf-echo score`)
     return ScoreReport(rows, pairs.left_out.total(), scored, rows_kept, mean, deviation, str(out))
 
 
-def check_score(score: str, blaser: str | None, reference: Pairs | None) -> None:
+@contextmanager
+def _work_folder(out: Path, can_resume: bool, fresh: bool) -> Iterator[Path]:
+    """OUT.work, whose scores and embeddings stay if the run is stopped; a stream cannot be resumed."""
+    if not can_resume:
+        with tempfile.TemporaryDirectory(prefix="hf-echo-score-") as folder:
+            yield Path(folder)
+        return
+    with only_run(out):
+        work = out.with_name(out.name + ".work")
+        if fresh:
+            remove_work(work, "score-*")
+        yield work
+        remove_work(work, "score-*")
+
+
+def check_score(score: ScoreName, blaser: str | None, reference: Pairs | None) -> None:
     """Raise ValueError unless the arguments of `score_pairs` go together."""
-    if score not in SCORES:
-        raise ValueError(f"score is {score!r}; it must be one of {', '.join(SCORES)}")
+    if score not in get_args(ScoreName):
+        raise ValueError(f"score is {score!r}; it must be one of {', '.join(get_args(ScoreName))}")
     if (score == "blaser-qe") != (blaser is not None):
         raise ValueError("score 'blaser-qe' and a BLASER model go together: give both, or none")
     advice = "give pairs in which the neighbours of a margin are searched, or none"
@@ -316,7 +311,6 @@ def check_score(score: str, blaser: str | None, reference: Pairs | None) -> None
 
 
 def scorer_of(
-    score: str,
     model: str,
     *,
     blaser: str | None,
@@ -325,11 +319,11 @@ def scorer_of(
     dtype: str = "auto",
     folder: Path,
 ) -> Callable[..., np.ndarray]:
-    """``scorer(sources, targets, source_langs, target_langs) -> (rows,)``; `folder` is for the reference."""
-    check_score(score, blaser, reference)
-    if reference is not None:
-        return Margin(open_encoder(model, dtype=dtype), reference.blocks(), folder, k)
-    return EchoScorer(model, dtype, blaser=blaser)
+    """``scorer(sources, targets, source_langs, target_langs) -> (rows,)``: margins among the texts of a reference, in
+    `folder`; without one cosines, or the scores of BLASER."""
+    if reference is None:
+        return EchoScorer(model, dtype, blaser=blaser)
+    return Margin(open_encoder(model, dtype=dtype), reference.blocks(), folder, k)
 
 
 def score_block(scorer: Callable[..., np.ndarray], block: PairBlock) -> np.ndarray:
@@ -390,6 +384,7 @@ class Margin:
         target_langs: Sequence[str | None],
     ) -> np.ndarray:
         """(rows,) float64 margins; NaN where an embedding is zero and has no direction."""
+        # A pair without a direction on a side has no margin.
         x = self.sources.vectors(sources, source_langs, self.encode)
         y = self.targets.vectors(targets, target_langs, self.encode)
         scores = np.full(len(x), np.nan)
@@ -399,6 +394,7 @@ class Margin:
         return scores
 
     def _margins(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        # (rows,) cosines, and mean cosines of each text with its neighbours on the other side
         cosines = np.einsum("nd,nd->n", x, y, dtype=np.float64)
         x_neighbours = neighbours_in_blocks(Rows(x, "texts"), self.target_rows, self.k)
         y_neighbours = neighbours_in_blocks(Rows(y, "texts"), self.source_rows, self.k)

@@ -187,14 +187,21 @@ TRUE = ["[0, 1]:[0]", "[2]:[2]", "[3]:[3]", "[4]:[]", "[5]:[4]", "[6]:[5]", "[7]
 LANGUAGES = {"source_lang": "fra_Latn", "target_lang": "eng_Latn"}
 
 
+def aligned(folders, out, encoder=encode, name="", **options):
+    """The report of the two folders, or of their documents of a name, aligned into `out`."""
+    source = folders / "fr" / name
+    target = folders / "en" / name
+    return align_files(source, target, folders / out, encoder, progress=False, **options)
+
+
 def test_vecaligns_format_counts_lines(folders):
-    align_files(folders / "fr", folders / "en", folders / "out", encode, progress=False)
+    aligned(folders, "out")
     lines = (folders / "out" / "a.txt.path").read_text().splitlines()
     assert [line.rsplit(":", 1)[0] for line in lines] == TRUE
 
 
 def test_vecaligns_format_has_costs(folders):
-    align_files(folders / "fr", folders / "en", folders / "out", encode, progress=False)
+    aligned(folders, "out")
     lines = (folders / "out" / "a.txt.path").read_text().splitlines()
     costs = [float(line.rsplit(":", 1)[1]) for line in lines]
     assert 0 <= min(costs) <= max(costs) < 0.2
@@ -202,24 +209,21 @@ def test_vecaligns_format_has_costs(folders):
 
 
 def test_a_document_of_one_side_is_left_out(folders):
-    align_files(folders / "fr", folders / "en", folders / "out", encode, progress=False)
+    aligned(folders, "out")
     assert not (folders / "out" / "c.txt.path").exists()
 
 
 def test_the_report_counts_sentences(folders):
-    report = align_files(folders / "fr", folders / "en", folders / "out", encode, progress=False)
+    report = aligned(folders, "out")
     assert (report.documents, report.sources, report.targets, report.pairs) == (2, 16, 14, 14)
     assert (report.sources_alone, report.targets_alone) == (1, 0)
 
 
 def test_the_report_counts_what_is_left_out(folders):
-    report = align_files(folders / "fr", folders / "en", folders / "out", encode, progress=False)
+    report = aligned(folders, "out")
 
-    assert (report.documents_left_out, report.sources_left_out, report.targets_left_out) == (
-        1,
-        0,
-        1,
-    )
+    assert report.documents_left_out == 1
+    assert (report.sources_left_out, report.targets_left_out) == (0, 1)
 
 
 NO_DOCUMENTS = {
@@ -232,16 +236,12 @@ NO_DOCUMENTS = {
 
 
 def test_other_files_in_folders_are_no_documents(folders):
-    clean = align_files(
-        folders / "fr", folders / "en", folders / "clean.tsv", encode, progress=False
-    )
+    clean = aligned(folders, "clean.tsv")
     for name, content in NO_DOCUMENTS.items():
         for side in ("fr", "en"):
             (folders / side / name).write_bytes(content)
 
-    report = align_files(
-        folders / "fr", folders / "en", folders / "out.tsv", encode, progress=False
-    )
+    report = aligned(folders, "out.tsv")
 
     assert (folders / "out.tsv").read_bytes() == (folders / "clean.tsv").read_bytes()
     assert report.documents_left_out == clean.documents_left_out + 2 * len(NO_DOCUMENTS)
@@ -249,13 +249,11 @@ def test_other_files_in_folders_are_no_documents(folders):
 
 @pytest.mark.parametrize("content", [b"", b"\n \n", bytes(range(256)), b"caf\xe9\n" * 9])
 def test_a_document_without_text_does_not_stop_a_folder(folders, caplog, content):
-    align_files(folders / "fr", folders / "en", folders / "clean.tsv", encode, progress=False)
+    aligned(folders, "clean.tsv")
     write_lines(folders / "fr" / "aa.txt", ["red cat"])
     (folders / "en" / "aa.txt").write_bytes(content)
 
-    report = align_files(
-        folders / "fr", folders / "en", folders / "out.tsv", encode, progress=False
-    )
+    report = aligned(folders, "out.tsv")
 
     assert (folders / "out.tsv").read_bytes() == (folders / "clean.tsv").read_bytes()
     assert (report.documents, report.documents_left_out) == (2, 3)
@@ -267,21 +265,14 @@ def test_names_meet_in_either_normal_form(folders):
     write_lines(folders / "fr" / "\u00e9t\u00e9.txt", ["red cat"])
     write_lines(folders / "en" / "e\u0301te\u0301.txt", ["red cat"])
 
-    assert (
-        align_files(
-            folders / "fr", folders / "en", folders / "out", encode, progress=False
-        ).documents
-        == 3
-    )
+    assert aligned(folders, "out").documents == 3
 
 
 def test_sentences_without_direction_are_left_out(folders, caplog):
     def without_third(texts, lang):
         return encode(texts) * np.array([[text != sentences(8, 0)[2]] for text in texts])
 
-    report = align_files(
-        folders / "fr", folders / "en", folders / "out", without_third, progress=False
-    )
+    report = aligned(folders, "out", without_third)
 
     lines = (folders / "out" / "a.txt.path").read_text().splitlines()
     assert [line.rsplit(":", 1)[0] for line in lines] == [*TRUE[:1], "[]:[2]", "[2]:[]", *TRUE[2:]]
@@ -290,21 +281,15 @@ def test_sentences_without_direction_are_left_out(folders, caplog):
 
 
 def test_two_files_give_what_two_folders_give(folders):
-    align_files(folders / "fr", folders / "en", folders / "out", encode, progress=False)
-    align_files(
-        folders / "fr" / "a.txt",
-        folders / "en" / "a.txt",
-        folders / "one.path",
-        encode,
-        progress=False,
-    )
+    aligned(folders, "out")
+    aligned(folders, "one.path", name="a.txt")
     assert (folders / "one.path").read_text() == (folders / "out" / "a.txt.path").read_text()
 
 
 @pytest.mark.parametrize("name", ["out.tsv.gz", "out.parquet", "out.fr-en"])
 def test_pairs_come_back(folders, name):
     """In every format the same pairs, of both documents in order."""
-    align_files(folders / "fr", folders / "en", folders / name, encode, progress=False, **LANGUAGES)
+    aligned(folders, name, **LANGUAGES)
 
     rows = load_parallel(folders / name, **(LANGUAGES if ".tsv" in name else {}))
     lines = sentences(8, 0)
@@ -316,13 +301,7 @@ def test_pairs_come_back(folders, name):
 def test_standard_output_holds_the_pairs_alone(folders, run, monkeypatch):
     monkeypatch.setattr(pairs, "anywhere", lambda model: encode)
     monkeypatch.chdir(folders)
-    align_files(
-        folders / "fr" / "a.txt",
-        folders / "en" / "a.txt",
-        folders / "o.tsv",
-        encode,
-        progress=False,
-    )
+    aligned(folders, "o.tsv", name="a.txt")
 
     code, out, _ = run("align", "fr/a.txt", "en/a.txt", "-", "--json", "report.json")
 

@@ -32,6 +32,12 @@ def files(tmp_path):
     return tmp_path
 
 
+def mined(files, encoder=encode, names="ab", out="out.tsv", **options):
+    """The report of two of the files a, b and c, mined into `out`."""
+    source, target = (files / f"{name}.txt" for name in names)
+    return mine_files(source, target, files / out, encoder, **{"progress": False} | options)
+
+
 def rows(path) -> list[list[str]]:
     header, *lines = path.read_text(encoding="utf-8").split("\n")[:-1]
     assert header == "score\tsource\ttarget"
@@ -42,9 +48,7 @@ def test_files_give_what_arrays_give(files):
     source_lines = (files / "a.txt").read_text().splitlines()
     target_lines = (files / "b.txt").read_text().splitlines()
 
-    report = mine_files(
-        files / "a.txt", files / "b.txt", files / "out.tsv", encode, shard=7, progress=False
-    )
+    report = mined(files, shard=7)
 
     expected = mine(encode(source_lines), encode(target_lines))
     table = rows(files / "out.tsv")
@@ -57,7 +61,7 @@ def test_files_give_what_arrays_give(files):
 
 
 def test_the_best_pairs_have_the_same_words(files):
-    mine_files(files / "a.txt", files / "b.txt", files / "out.tsv", encode, progress=False)
+    mined(files)
     for _, source, target in rows(files / "out.tsv")[:30]:
         assert sorted(source.split()) == sorted(target.split())
 
@@ -79,9 +83,7 @@ class Counting:
 def killed_run(files) -> Counting:
     stopping = Counting(stops_at=6)  # the probe of the model and four shards come before
     with pytest.raises(KeyboardInterrupt):
-        mine_files(
-            files / "a.txt", files / "b.txt", files / "out.tsv", stopping, shard=7, progress=False
-        )
+        mined(files, stopping, shard=7)
     return stopping
 
 
@@ -95,12 +97,10 @@ def test_a_killed_run_goes_on_with_the_first_missing_shard(files):
     (files / "out.tsv.work" / "source" / "000004.part").write_bytes(b"half a shard")
 
     counting = Counting()
-    mine_files(
-        files / "a.txt", files / "b.txt", files / "out.tsv", counting, shard=7, progress=False
-    )
+    mined(files, counting, shard=7)
 
     assert counting.sizes == [1, 7, 5, 1, *[7] * 7, 6]
-    mine_files(files / "a.txt", files / "b.txt", files / "fresh.tsv", encode, progress=False)
+    mined(files, out="fresh.tsv")
     assert (files / "fresh.tsv").read_bytes() == (files / "out.tsv").read_bytes()
 
 
@@ -155,9 +155,7 @@ def nan_at_fish(texts, lang):
 def test_texts_without_direction_are_left_out(files, caplog):
     (files / "c.txt").write_text("red cat\n\nold fish\nblue dog\nfish\n")
 
-    report = mine_files(
-        files / "c.txt", files / "c.txt", files / "o.tsv", zero_at_fish, progress=False
-    )
+    report = mined(files, zero_at_fish, names="cc", out="o.tsv")
 
     assert (report.sources, report.sources_left_out, report.targets_left_out) == (2, 3, 3)
     assert [row[1:] for row in rows(files / "o.tsv")] == [["red cat"] * 2, ["blue dog"] * 2]
@@ -191,14 +189,14 @@ def test_errors_name_the_file_with_the_line(files, content, encoder, message):
     if content is not None:
         (files / "c.txt").write_bytes(content)
     with pytest.raises((ValueError, FileNotFoundError), match=message):
-        mine_files(files / "c.txt", files / "b.txt", files / "o.tsv", encoder, progress=False)
+        mined(files, encoder, names="cb", out="o.tsv")
     for path in files.iterdir():
         assert path.is_file() or any(path.iterdir())  # no empty folder is left
 
 
 def test_a_missing_target_is_named(files):
     with pytest.raises(FileNotFoundError, match="no file .*c.txt"):
-        mine_files(files / "b.txt", files / "c.txt", files / "o.tsv", encode, progress=False)
+        mined(files, names="bc", out="o.tsv")
 
 
 @pytest.fixture
@@ -352,11 +350,6 @@ def test_workers_write_the_same_file(files, far_executor, monkeypatch, options):
     assert Path("far.tsv").read_bytes() == Path("near.tsv").read_bytes()
 
 
-def test_workers_need_a_folder(far_executor):
-    with pytest.raises(ValueError, match="work is None: a search on a cluster needs a folder"):
-        mine(np.eye(3), np.eye(3), executor=far_executor)
-
-
 def test_a_pickled_collection_holds_file_names(tmp_path):
     rows = np.random.default_rng(0).normal(size=(300, 8))
     np.save(tmp_path / "y.npy", rows)
@@ -472,7 +465,7 @@ def test_a_full_disk_is_one_line_with_the_file(files):
     wide = lambda texts, lang: np.tile(encode(texts, lang), 4)  # noqa: E731
     try:
         with pytest.raises(OSError, match=r"source.000000\.npy cannot be written: \S"):
-            mine_files(files / "a.txt", files / "b.txt", files / "o.tsv", wide, progress=False)
+            mined(files, wide, out="o.tsv")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 

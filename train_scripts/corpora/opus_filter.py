@@ -18,7 +18,7 @@ from opusfilter import CLEAN_HIGH, ConfigurationError, FilterABC
 from opusfilter.util import grouper
 
 from hf_echo.languages import as_code
-from hf_echo.search.pair_scores import PairBlock, open_pairs, score_block, scorer_of
+from hf_echo.search.pair_scores import PairBlock, check_score, open_pairs, score_block, scorer_of
 from hf_echo.utils.hub import packaged_model
 
 Pair = Sequence[str]
@@ -72,8 +72,9 @@ class SentenceEmbeddingFilter(FilterABC):
                     sides = Path(self.workdir, reference[i]), Path(self.workdir, reference[j])
                     pool = open_pairs(*sides, langs=(self.languages[i], self.languages[j]))
                 folder = Path(self.folder.name, f"{i}-{j}")
+                check_score(score, blaser, pool)
                 self.scorers[i, j] = scorer_of(
-                    score, packaged_model(model), blaser=blaser, reference=pool, k=k, folder=folder
+                    packaged_model(model), blaser=blaser, reference=pool, k=k, folder=folder
                 )
         except (ValueError, OSError) as error:
             raise ConfigurationError(str(error)) from None
