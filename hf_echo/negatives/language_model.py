@@ -20,6 +20,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..utils.extras import extra
 from ..utils.files import write_whole
 
 RETRY_TEMPERATURE = 0.7
@@ -76,12 +77,8 @@ class Endpoint:
         timeout: float = 120,
         retries: int = 5,
     ) -> None:
-        try:
+        with extra("llm"):
             import openai
-        except ImportError:
-            raise ImportError(
-                "an endpoint needs the openai client: pip install -e '.[llm]'"
-            ) from None
         if not base_url.startswith(("http://", "https://")):
             raise ValueError(
                 f"endpoint is {base_url!r}; give an address such as http://localhost:8000/v1"
@@ -263,6 +260,7 @@ def _answer(
     counts: Counter[str] = Counter()
     if job.messages is None:
         return _Outcome(counts)
+    # Attempts, until a reply is an answer; each reply is kept before it is judged.
     reason = None
     text = None
     for parameters in attempts:
@@ -296,6 +294,7 @@ def _in_order(
     jobs: Iterable[Job], answer: Callable[[Job], _Outcome], concurrency: int
 ) -> Iterator[tuple[Job, _Outcome]]:
     """Yield (job, outcome) in the order of the jobs; some are asked ahead."""
+    # Blocks of jobs: the threads work ahead, but not through all of the rows.
     pool = ThreadPoolExecutor(concurrency)
     remaining = iter(jobs)
     try:

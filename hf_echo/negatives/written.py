@@ -148,6 +148,7 @@ def parse_negatives(reply: str, text: str) -> list[str]:
     Raises:
         InvalidReply: no list, not 1 to 5 sentences, or a sentence that is empty, or equal to the text or to another.
     """
+    # Sentences that are equal by letters and digits are one.
     items = _find_list(clean_reply(reply))
     if not 1 <= len(items) <= MAX_NEGATIVES:
         raise InvalidReply(f"a list of {len(items)} sentences instead of 1-{MAX_NEGATIVES}")
@@ -181,6 +182,7 @@ def clean_reply(reply: str) -> str:
 
 def _find_list(text: str) -> list:
     """The first list of strings in the text; "[1]" in a sentence does not count."""
+    # Each bracket may begin the list; text before it is allowed.
     starts = [match.start() for match in re.finditer(r"\[", text)]
     for start in starts[:STARTS]:
         end = _list_end(text, start)
@@ -195,6 +197,7 @@ def _find_list(text: str) -> list:
 def _list_end(text: str, start: int) -> int | None:
     """Position after the list that begins at ``start``; None if it has no end or lacks a comma (Python joins adjacent
     strings, so that two sentences would become one)."""
+    # Brackets inside of strings do not count.
     depth = 0
     last_string = -1  # where the last string ended
     for token in _TOKENS.finditer(text, start):

@@ -28,6 +28,7 @@ from tqdm.auto import tqdm
 
 import hf_echo
 
+from ..data.leaks import quoted
 from ..data.sampling import unimax
 from ..data.schema import WHITE_SPACE
 from ..data.tables import BadRows
@@ -153,13 +154,6 @@ class WordCounts:
                     f"the language {lang} has weight {weight}; it must be a number >= 0"
                 )
         sizes = {lang: size for lang, size in sizes.items() if weights.get(lang, 1) > 0}
-        for lang, size in sizes.items():
-            if size <= 0:
-                raise ValueError(
-                    f"{self.path}: {lang} is empty (no characters): give it text, or the language weight 0"
-                )
-        if not sizes:
-            raise ValueError(f"{self.path}: every language has weight 0: give one a weight above 0")
         shares = unimax(sizes, max_upsampling=max_upsampling, top_n=top_n)
         weighted = {lang: share * weights.get(lang, 1) for lang, share in shares.items()}
         total = math.fsum(weighted.values())
@@ -254,10 +248,8 @@ def count_words(
 
     Raises:
         FileNotFoundError: the file does not exist. ValueError: bad rows (file:line), no rows, columns or languages, an
-            unknown pattern, a file that changed since the interrupted count, another count into `out` that runs.
+            a file that changed since the interrupted count, another count into `out` that runs.
     """
-    if pattern not in PATTERNS:
-        raise ValueError(f"pattern={pattern!r} must be one of {', '.join(PATTERNS)}")
     bad_rows = BadRows(on_bad_row)
     opened = open_texts(sources, kind, lang, split)
     out = Path(out)
@@ -396,12 +388,7 @@ def _write(
     meta = {"version": VERSION, "hf_echo": hf_echo.__version__, "normalisation": "NFC", **settings}
     note = json.dumps({**meta, "entries": entries})
     with write_whole(out) as unfinished:
-        options = f"FORMAT parquet, COMPRESSION zstd, KV_METADATA {{{META}: {_quoted(note)}}}"
+        options = f"FORMAT parquet, COMPRESSION zstd, KV_METADATA {{{META}: {quoted(note)}}}"
         ordered = 'FROM total ORDER BY lang, kind, "count" DESC, word'
-        db.execute(f"COPY ({ordered}) TO {_quoted(str(unfinished))} ({options})")
+        db.execute(f"COPY ({ordered}) TO {quoted(str(unfinished))} ({options})")
     return WordCounts.load(out)
-
-
-def _quoted(text: str) -> str:
-    """A string of SQL."""
-    return "'" + text.replace("'", "''") + "'"

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import torch
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from scipy import sparse
     from transformers import PreTrainedTokenizerFast
 
-METHODS = ("mean", "focus", "random")
+Method = Literal["mean", "focus", "random"]
 TEXTS = 65_536  # texts tokenized at a time
 
 
@@ -47,7 +47,7 @@ class TokenMatch:
 def initialise(
     old: torch.Tensor,
     match: TokenMatch,
-    method: str = "mean",
+    method: Method = "mean",
     *,
     auxiliary: torch.Tensor | None = None,
     seed: int = 0,
@@ -91,9 +91,7 @@ def initialise(
     return rows
 
 
-def check_method(method: str, has_auxiliary: bool) -> None:
-    if method not in METHODS:
-        raise ValueError(f"method is {method!r}; it must be one of {', '.join(METHODS)}")
+def check_method(method: Method, has_auxiliary: bool) -> None:
     if method == "focus" and not has_auxiliary:
         raise ValueError("method 'focus' needs auxiliary: texts, or a file with one text per line")
     if method != "focus" and has_auxiliary:

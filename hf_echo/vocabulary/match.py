@@ -48,12 +48,8 @@ class Vocabulary:
 
     @classmethod
     def of(cls, tokenizer: PreTrainedTokenizerFast, which: str = "given") -> Vocabulary:
-        """Raises ValueError for a slow tokenizer, or one whose tokens do not say where words begin."""
-        backend = getattr(tokenizer, "backend_tokenizer", None)
-        if backend is None:
-            raise ValueError(
-                f"the {which} tokenizer is a {type(tokenizer).__name__}; give a fast tokenizer"
-            )
+        """Raises ValueError for a tokenizer whose tokens do not say where words begin."""
+        backend = tokenizer.backend_tokenizer
         kind = _kind(backend)
         if kind is None:
             raise ValueError(

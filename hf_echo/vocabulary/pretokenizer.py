@@ -57,9 +57,6 @@ def split_words(text: str, pattern: str = "echo") -> list[str]:
     """Split a text into words as an Echo tokenizer does, in plain Unicode, each with its leading space.
 
     The text is first stripped, normalised to NFC, and gets a leading space; the words, concatenated, are that text.
-
-    Raises:
-        ValueError: unknown pattern.
     """
     text = unicodedata.normalize("NFC", " " + text.strip())
     return [word for word, _ in _splitter(pattern).pre_tokenize_str(text)] if text != " " else []
@@ -67,13 +64,7 @@ def split_words(text: str, pattern: str = "echo") -> list[str]:
 
 @lru_cache
 def _splitter(pattern: str) -> pre_tokenizers.PreTokenizer:
-    return pre_tokenizers.Split(Regex(_regex(pattern)), "isolated")
-
-
-def _regex(pattern: str) -> str:
-    if pattern not in PATTERNS:
-        raise ValueError(f"pattern is {pattern!r}; it must be one of {', '.join(PATTERNS)}")
-    return PATTERNS[pattern]
+    return pre_tokenizers.Split(Regex(PATTERNS[pattern]), "isolated")
 
 
 def with_pattern(content: dict | None, pattern: str) -> dict:
@@ -86,7 +77,7 @@ def with_pattern(content: dict | None, pattern: str) -> dict:
     steps = [dict(step) for step in _steps(content)]
     new = {
         "type": "Split",
-        "pattern": {"Regex": _regex(pattern)},
+        "pattern": {"Regex": PATTERNS[pattern]},
         "behavior": "Isolated",
         "invert": False,
     }

@@ -43,7 +43,7 @@ def train_from_counts(
         min_count: rarer pairs are not merged.
 
     Raises:
-        ValueError: unknown pattern; counts that are empty or too few; vocab_size not above the number of special,
+        ValueError: too few counts; vocab_size not above the number of special,
             reserved and byte tokens.
     """
     tokenizer = _train(counts, vocab_size, n_reserved, pattern, max_length, min_count, progress)
@@ -69,8 +69,6 @@ def train_tokenizer(
 
     With too little text the vocabulary is smaller than requested, and a warning says so.
     """
-    if isinstance(texts, str):  # a file's name, perhaps
-        raise ValueError(f"texts is one string, {texts!r:.60}; give a list or a generator of texts")
     counts: Counter[str] = Counter()
     clean = clean_text()
     for text in tqdm(texts, desc="texts", disable=not progress, mininterval=0.5):
@@ -91,8 +89,6 @@ def _train(
     min_count: int,
     progress: bool,
 ) -> EchoTokenizer:
-    if n_reserved < 0:
-        raise ValueError(f"n_reserved must be 0 or more, not {n_reserved}")
     backend = _start(n_reserved, pattern)
     start_size = backend.get_vocab_size()
     if vocab_size <= start_size:

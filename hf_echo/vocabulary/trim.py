@@ -154,6 +154,7 @@ def _content(tokenizer: Tokenizer) -> dict[str, Any]:
 def _needed(content: dict[str, Any], ids: dict[str, int]) -> set[int]:
     """Added tokens, the unknown token, characters and bytes; and what else the rest depends on."""
     model = content["model"]
+    # Characters and bytes spell every text, however it is cut.
     prefix = model.get("continuing_subword_prefix") or ""
     needed = {token["id"] for token in content["added_tokens"]}
     characters = set()

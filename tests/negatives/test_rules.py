@@ -15,8 +15,6 @@ from hf_echo.negatives.rules import (
 )
 from hf_echo.negatives.rules.sentence import Sentence, article_for
 
-from ..refusals import refuses
-
 SENTENCES = [
     "He likes the old house near the river.",
     "On Monday, 5 May 1998, Tom Smith told the BBC that 15% of the 1,250 workers had left Paris.",
@@ -273,12 +271,6 @@ def test_odd_texts(text):
         assert negatives == []
 
 
-def test_a_negative_number_is_refused():
-    refuses(
-        "max_negatives must be 0 or more, not -1", rule_based_hard_negatives, "He likes tea.", -1
-    )
-
-
 WORDS = st.sampled_from(
     sorted({word for text in SENTENCES for word in text.split()} | {"not", "a", "an", "I", "'s"})
 )
@@ -325,10 +317,6 @@ def test_no_negative_equals_a_target():
 
 def test_an_empty_target_has_no_negatives():
     assert hard_negatives_for(TARGETS, 9)[-1] == []
-
-
-def test_one_string_in_place_of_targets_is_refused():
-    refuses("targets is one string, 'He likes tea.'; give a list", hard_negatives_for, TARGETS[0])
 
 
 def test_negatives_by_id_are_those_of_the_english_sentences():

@@ -13,11 +13,8 @@ from hf_echo.vocabulary.pretokenizer import (
     ECHO_PATTERN,
     LLAMA3_PATTERN,
     PATTERNS,
-    pre_tokenizer,
     with_pattern,
 )
-
-from ..refusals import refusals
 
 # script: (text, its words by Llama 3, its words by our pattern), the first space left out.
 SCRIPTS = {
@@ -114,10 +111,6 @@ def test_words_join_to_the_text(text, pattern):
     assert split_words(f" \n{text} ", pattern) == words
 
 
-UNKNOWN = "pattern is 'gpt'; it must be one of llama3, echo"
-test_unknown_pattern = refusals(
-    (lambda: split_words("a", "gpt"), UNKNOWN), (lambda: pre_tokenizer("gpt"), UNKNOWN)
-)
 BYTES = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
 DIGITS = {"type": "Digits", "individual_digits": True}
 

@@ -101,11 +101,6 @@ def test_little_text_gives_a_small_vocabulary_with_a_warning(caplog):
     assert "the texts allow a vocabulary of 263, not 400" in caplog.text
 
 
-def test_one_string_in_place_of_texts_is_refused():
-    with pytest.raises(ValueError, match="texts is one string, 'texts.txt'"):
-        train_tokenizer("texts.txt", 400)
-
-
 test_bad_input = refusals(
     (
         {" ab": 2},
@@ -119,6 +114,5 @@ test_bad_input = refusals(
         {"n_reserved": 16},
         r"must be above 277 \(256 bytes, 5 special and 16 reserved",
     ),
-    ({" ab": 2}, 300, {"n_reserved": -1}, "n_reserved must be 0 or more, not -1"),
     call=lambda counts, size, options: train_from_counts(counts, size, progress=False, **options),
 )

@@ -151,6 +151,7 @@ def _verb_antonym(s: Sentence, k: int, low: str) -> Edits | None:
         return None
     if behind in ("up", "out", "off", "away", "down"):
         return None  # "caught up" is another verb
+    # The form of the verb here, and the same form of its opposite.
     forms = FORMS.get(low, {})
     form = _form_here(s, k, forms)
     base = forms.get(form)
@@ -163,6 +164,7 @@ def _verb_antonym(s: Sentence, k: int, low: str) -> Edits | None:
         return None
     if form in ("base", "s") and not _has_subject(s, k, form):
         return None
+    # "add salt to the soup" needs "remove salt from the soup".
     edits = {k: cased(VERBS[opposite][form], s.tokens[k])}
     if base in _VERB_PREPOSITIONS:
         old, new = _VERB_PREPOSITIONS[base]

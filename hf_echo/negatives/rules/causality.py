@@ -178,6 +178,7 @@ def _add_modal(s: Sentence, v: Verb, rng: Random) -> Edits | None:
             return None
         return {k: cased("could" if past else rng.choice(("should", "would")), word)}
 
+    # "is" -> "may be", "was" -> "might have been", "has gone" -> "may have gone"
     infinitive = "have"
     if v.kind == "be":
         infinitive = "have been" if past else "be"
@@ -197,6 +198,7 @@ def _add_modal_to_verb(s: Sentence, v: Verb, new: str, rng: Random) -> Edits | N
         if k not in s.starts:
             return None
         return {k: cased(f"you {rng.choice(('may', 'should'))} {v.base}", s.tokens[k])}
+    # "used to go", and manuals without a subject ("Returns the number"), take no modal.
     used_to = s.low[k : k + 2] == ["used", "to"]
     without_subject = v.tense == "s" and k in s.starts
     if _coordinated(s, k) or used_to or without_subject:
@@ -221,6 +223,7 @@ def tense(s: Sentence, rng: Random) -> Iterator[Edits]:
 
     Sentences with a time expression, a year or a second finite verb are skipped, because one edit is not enough.
     """
+    # Another tense would contradict a year or "yesterday".
     has_year = any(token.isdigit() and len(token) == 4 for token in s.low)
     if has_year or not _TIME_WORDS.isdisjoint(s.low):
         return

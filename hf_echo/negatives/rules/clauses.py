@@ -65,6 +65,9 @@ _BARE = (
 )
 SUBJECT_BEGINNINGS = SUBJECTS | DETERMINERS | {"there", "that", "anyone", "anybody"}
 NOT_BEHIND_MODALS = PREPOSITIONS | DETERMINERS | {"", ".", ",", "?", "!", "and", "or"}
+_BEFORE_IS = frozenset("he she it that there everything everyone here".split())
+# nouns and adjectives at the start of a line: "Last in the list"
+_NO_COMMANDS = frozenset("last head back love hope care risk".split())
 _NEGATIVE = frozenset(
     "never no nor neither none nothing nobody hardly nowhere without n't not unless".split()
 )
@@ -150,6 +153,7 @@ def _subject_like(s: Sentence, k: int) -> bool:
 
 
 def _auxiliary(s: Sentence, k: int, word: str) -> Verb | None:
+    # A question has its subject behind the auxiliary.
     following = s.low[k + 1]
     negated = following in ("not", "n't")
     inverted = _starts_question(s, k) and _subject_like(s, k + 1 + negated)
@@ -185,6 +189,7 @@ def _auxiliary(s: Sentence, k: int, word: str) -> Verb | None:
 
 def _perfect(s: Sentence, k: int, word: str, inverted: bool, negated: bool) -> Verb | None:
     """ "have" before a participle; None in an infinitive: "may have gone"."""
+    # An infinitive stands behind a modal verb or "to".
     subject = s.low[subject_position(s, k)] if k else ""
     if subject in MODALS or subject in ("to", "not", "n't", "'d", "having"):
         return None
@@ -193,7 +198,7 @@ def _perfect(s: Sentence, k: int, word: str, inverted: bool, negated: bool) -> V
 
 def _contracted_is(s: Sentence, k: int) -> Verb | None:
     """The 's of "it's"; before a participle it may also be "has", and the base is unknown ("")."""
-    if s.before(k) not in ("he", "she", "it", "that", "there", "everything", "everyone", "here"):
+    if s.before(k) not in _BEFORE_IS:
         return None
     negated = s.low[k + 1] == "not"
     main_word = s.low[after_adverbs(s, k + 1 + negated)]
@@ -214,6 +219,7 @@ def _modal(
 
 def _lexical(s: Sentence, k: int, word: str, last_auxiliary: int) -> Verb | None:
     """The verb at k if the word is one here, in the first of its forms that fits."""
+    # After "to", "not" or a modal verb there is an infinitive.
     forms = FORMS.get(word)
     j = subject_position(s, k)
     before = s.low[j] if j >= 0 else ""
@@ -323,12 +329,4 @@ def _is_command(place: _Place) -> bool:
         return False
     if place.before_thing:
         return True
-    return place.before_preposition and word not in (
-        "last",
-        "head",
-        "back",
-        "love",
-        "hope",
-        "care",
-        "risk",
-    )
+    return place.before_preposition and word not in _NO_COMMANDS

@@ -85,21 +85,21 @@ def entity(s: Sentence, rng: Random) -> Iterator[Edits]:
 
 def _is_noun_here(s: Sentence, k: int) -> bool:
     """Whether a word such as "book" or "train" is a noun: after a determiner, an adjective or a number."""
-    if s.before(k) in SUBJECTS or s.before(k) in ("to", "not", "n't", "will", "can", "'ll"):
+    if s.before(k) in SUBJECTS or s.before(k) in _BEFORE_VERBS:
         return False
     if s.low[k] not in FORMS:
         return True
     return s.before(k) in DETERMINERS or s.before(k) in _ADJECTIVES
 
 
-_ADJECTIVES = frozenset(
-    ("red", "blue", "green", "white", "black", "old", "new", "young", "big", "small", "two")
-)
+_BEFORE_VERBS = frozenset("to not n't will can 'll".split())
+_ADJECTIVES = frozenset("red blue green white black old new young big small two".split())
 
 
 def _others(name: str, group: tuple[str, ...], s: Sentence, rng: Random) -> list[str]:
     """A few other members of the group that do not occur in the sentence, nor are a longer or shorter form of the name
     (USA, Jeffrey)."""
+    # A few more than needed, since some occur in the sentence.
     drawn = rng.sample(group, min(len(group), _ALTERNATIVES + 4))
     plain_name = name.replace(".", "")
     others = []
@@ -132,6 +132,7 @@ def _name_spans(s: Sentence) -> Iterator[tuple[int, int, tuple[str, ...]]]:
 def _span_at(s: Sentence, k: int) -> tuple[int, tuple[str, ...]] | None:
     """(token behind the name that begins at k, names of its kind); None if no name begins here."""
     token = s.tokens[k]
+    # "New York" before "New".
     if token in _LONG_NAMES:
         for length in (2, 3):
             group = _NAMES.get(" ".join(s.tokens[k : k + length]))
@@ -217,6 +218,7 @@ _FEMALE_OBJECT_ENDS = frozenset(
 
 def pronoun(s: Sentence, rng: Random) -> Iterator[Edits]:
     """Yield edits that replace a person's pronouns in the whole sentence, and adapt the verb forms."""
+    # Which persons the sentence speaks of; a pronoun is not changed into one that is there.
     present = set(_words(s).values())
     has_he = not present.isdisjoint(("he", "him", "his"))
     has_she = not present.isdisjoint(("she", "her"))
@@ -307,6 +309,7 @@ def _first_to_plural(s: Sentence) -> Edits | None:
 
 
 def _you_to_they(s: Sentence) -> Edits | None:
+    # "you" is "they" before a verb, "them" behind one.
     edits = _mapped(s, _YOU_THEY)
     verbs = {verb.k: verb.kind for verb in finite_verbs(s)}
     for k, low in enumerate(s.low):

@@ -19,21 +19,10 @@ _SCALES = "hundred thousand million billion trillion".split()
 _ORDINALS = "second third fourth fifth sixth seventh eighth ninth tenth".split()
 _MULTIPLES = "hundreds thousands millions billions".split()
 _TIMES = {"twice": ("three times", "four times"), "once": ("twice", "three times")}
-_WORDS = frozenset(
-    [
-        *_CARDINALS,
-        *_TEENS,
-        *_TENS,
-        *_SCALES,
-        *_MULTIPLES,
-        *_ORDINALS,
-        "first",
-        "all",
-        "twice",
-        "once",
-    ]
-)
-_WORDS |= {"half", "double", "triple", "dozen"}
+_WORDS = frozenset([*_CARDINALS, *_TEENS, *_TENS, *_SCALES, *_MULTIPLES, *_ORDINALS])
+_WORDS |= frozenset("first all twice once half double triple dozen".split())
+_ALL_OF = frozenset("the these those of my his her their our your".split())
+_WHICH_UNIT = frozenset("last next a this per every each".split())
 # before these words, "once" is a conjunction and not a number
 _AFTER_CONJUNCTION = frozenset(
     "the you a an upon it again they he she we i your this that more".split()
@@ -44,6 +33,7 @@ _FRACTIONS = {
     "triple": ("double",),
     "dozen": ("hundred",),
 }
+_PARTS = frozenset(["half", "third", "quarter", *_ORDINALS])
 _UNITS = "second minute hour day week month year decade century".split()
 _UNIT_PLURALS = "seconds minutes hours days weeks months years decades centuries".split()
 _PERIODS = {
@@ -65,6 +55,9 @@ _YEAR_BEFORE = frozenset(
     "in since of by until till from year before after during early late mid for and to summer winter spring autumn "
     "the ( , -".split()
 ) | {month.lower() for month in MONTHS}
+# months that are also words, names or short forms; and what stands before a month
+_ALSO_NAMES = frozenset("May March Jan Mar Dec Sept August April June".split())
+_BEFORE_MONTH = frozenset("in last next since until this of by".split())
 _NUMBER = re.compile(r"\d+(?:[.,:]\d+)*$")
 _ORDINAL = re.compile(r"(\d+)(st|nd|rd|th)$")
 
@@ -128,18 +121,7 @@ def _other_number_word(s: Sentence, k: int, low: str, rng: Random) -> str | None
     elif low in _FRACTIONS and behind in ("of", "the", "a", "an"):
         if before not in ("a", "the", "one", "first", "second"):
             return rng.choice(_FRACTIONS[low])
-    elif low == "all" and behind in (
-        "the",
-        "these",
-        "those",
-        "of",
-        "my",
-        "his",
-        "her",
-        "their",
-        "our",
-        "your",
-    ):
+    elif low == "all" and behind in _ALL_OF:
         if before not in ("at", "after", "above", "of", "not", "in") and s.low[k + 2] != "time":
             return "some" if behind == "of" else "some of"
     return None
@@ -168,12 +150,7 @@ def _number_words_like(low: str, before: str, behind: str) -> list[str] | None:
 
 def _is_fraction(s: Sentence, k: int) -> bool:
     """Whether the token belongs to a fraction ("two-thirds"), where another numerator may exceed one."""
-    return s.low[k + 1] == "-" and s.low[k + 2].rstrip("s") in (
-        "half",
-        "third",
-        "quarter",
-        *_ORDINALS,
-    )
+    return s.low[k + 1] == "-" and s.low[k + 2].rstrip("s") in _PARTS
 
 
 def date(s: Sentence, rng: Random) -> Iterator[Edits]:
@@ -197,6 +174,7 @@ def date(s: Sentence, rng: Random) -> Iterator[Edits]:
 
 def _other_date_number(s: Sentence, k: int, low: str, rng: Random) -> str | None:
     if _is_year(s, k):
+        # A year near it, and not far in the future.
         year = int(low)
         latest = year + 60
         if year > 1900:
@@ -245,7 +223,7 @@ def _other_time_word(s: Sentence, k: int, low: str, rng: Random) -> str | None:
     )
     if low in _UNIT_PLURALS and is_counted:
         return None if behind == "old" else _other(low, _near(_UNIT_PLURALS, low), rng)
-    if low in _UNITS and before in ("last", "next", "a", "this", "per", "every", "each"):
+    if low in _UNITS and before in _WHICH_UNIT:
         if low == "second" or (before == "a" and behind not in ("ago", "later", ".")):
             return None
         return _other(low, [unit for unit in _near(_UNITS, low) if unit != "second"], rng)
@@ -258,12 +236,11 @@ def _near(units: list[str], unit: str) -> list[str]:
 
 
 def _is_month(s: Sentence, k: int) -> bool:
-    if s.tokens[k] not in ("May", "March", "Jan", "Mar", "Dec", "Sept", "August", "April", "June"):
+    if s.tokens[k] not in _ALSO_NAMES:
         return True
     before = s.before(k)
     behind = s.low[k + 1]
-    named = before in ("in", "last", "next", "since", "until", "this", "of", "by")
-    return named or behind[:1].isdigit() or before[:1].isdigit()
+    return before in _BEFORE_MONTH or behind[:1].isdigit() or before[:1].isdigit()
 
 
 def _is_year(s: Sentence, k: int) -> bool:
@@ -307,6 +284,7 @@ def _shifted(value: int, least: int, most: int, rng: Random) -> int:
 
 def _other_numbers(text: str, rng: Random, top: int | None = None) -> list[str]:
     """Two different results of `_other_number`."""
+    # A few draws, of which some may be equal.
     drawn = [_other_number(text, rng, top) for _ in range(4)]
     return list(dict.fromkeys(drawn))[:2]
 
@@ -327,6 +305,7 @@ def _other_number(text: str, rng: Random, top: int | None = None) -> str:
         step = 100 if text.endswith("00") else 10
         least = 10 ** (len(text) - 1) // step
         return str(_shifted(value // step, least, 10 * least - 1, rng) * step)
+    # Other numbers keep their digits but the first and the last.
     first = rng.choice([digit for digit in "123456789" if digit != text[0]])
     last = rng.choice("123456789") if text == digits else text[-1]
     return first + text[1:-1] + last

@@ -54,15 +54,11 @@ def rule_based_hard_negatives(
         text: English, one or a few sentences. An empty text gives an empty list.
         max_negatives: largest number; 0 gives an empty list.
         exclude: texts that no negative may equal (as texts or as :func:`normal_form`).
-
-    Raises:
-        ValueError: max_negatives is negative.
     """
-    if max_negatives < 0:
-        raise ValueError(f"max_negatives must be 0 or more, not {max_negatives}")
     s = Sentence(text)
     if not s.tokens or max_negatives == 0:
         return []
+    # The draw depends on the text and the seed alone, not on what was drawn before.
     rng = Random(crc32(text.encode()) ^ seed * 0x9E3779B1)
     kinds = list(RULES)
     rng.shuffle(kinds)
@@ -98,8 +94,6 @@ def hard_negatives_for(
     targets: Sequence[str], max_negatives: int = 5, *, seed: int = 0
 ) -> list[list[tuple[str, str]]]:
     """Make hard negatives of every target of a corpus, in order; none equals any target (:func:`normal_form`)."""
-    if isinstance(targets, str):
-        raise ValueError(f"targets is one string, {targets!r:.60}; give a list")
     exclude = {normal_form(target) for target in targets}
     return [
         rule_based_hard_negatives(target, max_negatives, exclude=exclude, seed=seed)

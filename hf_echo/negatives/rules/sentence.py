@@ -110,6 +110,7 @@ class Sentence:
         for k, new in edits.items():
             tokens[k] = new
         for k, new in edits.items():
+            # "a" or "an" before the new word, also before a quotation mark.
             article = k - 1
             if self.before(k) in ("“", '"', "‘", "'"):
                 article = k - 2

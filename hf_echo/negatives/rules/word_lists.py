@@ -40,6 +40,7 @@ def _regular_forms(base: str, doubling: bool) -> dict[str, str]:
     stem = base
     if doubling:
         stem += base[-1]
+    # The regular endings, then the spellings that change them.
     third_person = base + "s"
     past = stem + "ed"
     ing = stem + "ing"
