@@ -5,6 +5,7 @@ import os
 import re
 import shlex
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -44,10 +45,9 @@ def blocks(language: str, text: str) -> list[str]:
 
 def shell_lines(text: str) -> list[str]:
     """The commands of the shell blocks, without comments."""
-    lines = [
-        line for kind in ("", "bash") for block in blocks(kind, text) for line in block.splitlines()
-    ]
-    return [line for line in (re.split(r"\s+#", line)[0].strip() for line in lines) if line]
+    lines = "\n".join([*blocks("", text), *blocks("bash", text)]).splitlines()
+    without_comments = [re.split(r"\s+#", line)[0].strip() for line in lines]
+    return list(filter(None, without_comments))
 
 
 def commands(text: str) -> list[str]:
@@ -182,13 +182,18 @@ def test_readme_recipes_are_ready_to_train(release, hf_echo_cli, monkeypatch):
         assert all(problem.startswith("backbone: ") for problem in report.get("problems", []))
 
 
-def command_of(words: list[str]):
-    """The typer command that the words name, and the words after it."""
+@cache  # half a second for all commands with their options
+def all_commands():
     from typer.main import get_command
 
     from hf_echo.cli import app
 
-    command = get_command(app)
+    return get_command(app)
+
+
+def command_of(words: list[str]):
+    """The typer command that the words name, and the words after it."""
+    command = all_commands()
     rest = words
     while (
         hasattr(command, "commands") and rest and not (rest[0].startswith("-") or rest[0].isupper())
@@ -205,12 +210,10 @@ def check_command(line: str) -> None:
 
     words = shlex.split(line)[1:]
     command, rest = command_of(words)
-    known = {
-        option
-        for parameter in command.params
-        for option in parameter.opts + parameter.secondary_opts
-    }
-    assert {word for word in rest if word.startswith("-")} <= known | {"--help"}, line
+    options = {"--help"}
+    for parameter in command.params:
+        options.update(parameter.opts, parameter.secondary_opts)
+    assert {word for word in rest if word.startswith("-")} <= options, line
     if not rest or rest[0].isupper():
         return
     if words[0] == "train" and not any(file.startswith(rest[0]) for file in ALL_RECIPES):
@@ -269,13 +272,8 @@ def check_other_command(line: str) -> None:
         assert re.search(rf"^{re.escape(words[1])}:", makefile, flags=re.MULTILINE), line
     elif words[0] == "pip":
         extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-        asked = {
-            name
-            for word in words
-            for inside in re.findall(r"\[(.+)\]", word)
-            for name in inside.split(",")
-        }
-        assert asked <= set(extras["optional-dependencies"]), line
+        for names in re.findall(r"\[([^\]]+)\]", line):
+            assert set(names.split(",")) <= set(extras["optional-dependencies"]), line
     elif words[0] == "python":
         assert (ROOT / words[1]).is_file(), line
     else:
@@ -308,16 +306,14 @@ def test_options_of_scripts_exist(document):
 
 def named_paths(text: str) -> set[str]:
     """Paths of this repository in links, in `backticks` and in code blocks."""
-    links = {
-        target.split("#")[0] for target in re.findall(r"\]\(([^)]+)\)", text) if "://" not in target
-    }
-    spelt = re.findall(r"[\w./-]+", text)
-    inside = {
-        word.rstrip(".")
-        for word in spelt
-        if word.startswith(tuple(f"{name}/" for name in CODE_FOLDERS))
-    }
-    return {path for path in links | inside if path and not path.startswith(WRITTEN)}
+    paths = set()
+    for target in re.findall(r"\]\(([^)]+)\)", text):
+        if "://" not in target:
+            paths.add(target.split("#")[0])
+    folders = "|".join(CODE_FOLDERS)
+    for word in re.findall(rf"(?<![\w./-])(?:{folders})/[\w./-]*", text):
+        paths.add(word.rstrip("."))
+    return {path for path in paths if path and not path.startswith(WRITTEN)}
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
@@ -325,11 +321,8 @@ def test_named_paths_exist(document):
     text = document.read_text(encoding="utf-8")
     # planned ones are in *italics*
     text = re.sub(r"(?<!\*)\*[^*\s`|][^*\n`|]*/[^*\n`|]*\*(?!\*)", "", text)
-    assert not [
-        path
-        for path in named_paths(text)
-        if not any((place / path).exists() for place in (ROOT, document.parent))
-    ]
+    for path in named_paths(text):
+        assert (ROOT / path).exists() or (document.parent / path).exists(), path
 
 
 def test_walks_name_what_exists():
@@ -364,12 +357,11 @@ CARD = "hf_echo/pretrained/echo-nano/README.md"
 
 def table_rows(file: str) -> list[list[str]]:
     """Cells of the rows of a page's tables."""
-    lines = [
-        line
-        for line in (ROOT / file).read_text(encoding="utf-8").splitlines()
-        if line.startswith("| ")
-    ]
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    rows = []
+    for line in (ROOT / file).read_text(encoding="utf-8").splitlines():
+        if line.startswith("| "):
+            rows.append([cell.strip() for cell in line.strip("|").split("|")])
+    return rows
 
 
 def test_figures_of_readme_are_those_of_the_card():

@@ -5,9 +5,8 @@ import shlex
 from pathlib import Path
 
 import pytest
-from typer.main import get_command
 
-from hf_echo.cli import app
+from .test_readme import all_commands
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "reproduce.md").read_text(encoding="utf-8")
@@ -20,7 +19,7 @@ PLACEHOLDER = re.compile(r"[A-Z]{4,}")
 
 
 def has_dry_run(line: str) -> bool:
-    command = get_command(app)
+    command = all_commands()
     words = shlex.split(line)[1:]
     while hasattr(command, "commands"):
         command = command.commands[words.pop(0)]

@@ -119,6 +119,7 @@ VERSIONS = """
     print(json.dumps([state("v1.0"), state("v1.1")]))"""
 
 
+@pytest.mark.slow
 def test_figures_are_those_of_what_was_pushed(tmp_path, on_the_hub):
     """Before and after a split, a row and a column are gone by hand."""
     (tmp_path / "set" / "data" / "fra").mkdir(parents=True)

@@ -303,6 +303,7 @@ def test_gradient_checkpointing_leaves_the_gradients(kind):
         torch.testing.assert_close(checkpointed, gradient)
 
 
+@pytest.mark.slow  # the Llama above is compiled in the fast tests
 @pytest.mark.parametrize("kind", ["bert", "gemma3_text"])
 def test_a_compiled_encoder_is_the_same(kind):
     model = encoder(kind)
