@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from torch.utils.data import Sampler
@@ -72,7 +73,7 @@ class TokenBudgetBatchSampler(Sampler[list[int]]):
 
         # lengths as the collator pads them, rounded up
         padded = -(-np.maximum(lengths, 1) // bucket_multiple) * bucket_multiple
-        self._buckets = _plan(padded, max_tokens, max_rows or len(padded), world_size)
+        self._buckets = _plan(padded, _Budget(max_tokens, max_rows or len(padded), world_size))
         long = int((padded.sum(axis=1) > max_tokens).sum())
         if long:
             message = "%s rows are longer than max_tokens=%s: each is a batch by itself"
@@ -109,22 +110,53 @@ class TokenBudgetBatchSampler(Sampler[list[int]]):
         return rows[np.argsort(places[rows], kind="stable")]
 
 
-def _plan(
-    padded: np.ndarray, max_tokens: int, max_rows: int, ranks: int
-) -> list[tuple[np.ndarray, int]]:
+class _Budget(NamedTuple):
+    """What a batch may hold."""
+
+    max_tokens: int
+    max_rows: int
+    ranks: int
+
+    def batches(self, rows: int, longest: np.ndarray) -> int:
+        """Global batches that `rows` rows need, padded to the `longest` of each side."""
+        fit = max(1, min(self.max_tokens // int(longest.sum()), self.max_rows))
+        return -(-rows // (fit * self.ranks))
+
+
+def _plan(padded: np.ndarray, budget: _Budget) -> list[tuple[np.ndarray, int]]:
     """Buckets (row numbers, number of global batches) from short to long; ``padded``: (rows, sides).
+
+    No rank may be empty. From long to short, a bucket that lacks rows for its last batch takes the longest rows of the
+    next shorter bucket (all of them if too few would remain).
+    """
+    ranks = budget.ranks
+    left = _merged(padded, budget)
+    planned = []
+    while left:
+        bucket, longest = left.pop()
+        lacking = budget.batches(len(bucket), longest) * ranks - len(bucket)
+        while left and lacking > 0:
+            others, shorter = left.pop()
+            stay = len(others) - lacking
+            if stay < ranks:
+                stay = 0
+            bucket = np.concatenate([others[stay:], bucket])
+            longest = np.maximum(longest, shorter)
+            if stay:
+                left.append((others[:stay], shorter))
+            lacking = budget.batches(len(bucket), longest) * ranks - len(bucket)
+        batches = min(budget.batches(len(bucket), longest), len(bucket) // ranks)
+        planned.append((bucket, max(1, batches)))
+    return planned[::-1]
+
+
+def _merged(padded: np.ndarray, budget: _Budget) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Buckets (row numbers, longest of each side) from short to long.
 
     Rows of equal padded lengths form a bucket. Neighbouring buckets are merged if the saved batches are worth the
     extra padding. A bucket of few batches counts as one batch saved, because its rows would meet the same rows in
     every epoch.
     """
-
-    def fit(longest: np.ndarray) -> int:  # rows in the batch of one rank
-        return max(1, min(max_tokens // int(longest.sum()), max_rows))
-
-    def need(rows: int, longest: np.ndarray) -> int:  # global batches
-        return -(-rows // (fit(longest) * ranks))
-
     # Rows of one shape (padded lengths of all sides) stand together.
     shapes, shape_of, counts = np.unique(padded, axis=0, return_inverse=True, return_counts=True)
     rows_of = np.split(np.argsort(shape_of.ravel(), kind="stable"), np.cumsum(counts)[:-1])
@@ -139,37 +171,18 @@ def _plan(
             parts_before, rows_before, shorter = buckets[-1]
             rows_of_both = rows_before + rows
             both = np.maximum(longest, shorter)
-            batches_before = need(rows_before, shorter)
-            saved = batches_before + need(rows, longest) - need(rows_of_both, both)
+            batches_before = budget.batches(rows_before, shorter)
+            saved = batches_before + budget.batches(rows, longest)
+            saved -= budget.batches(rows_of_both, both)
             if batches_before < FEW:
                 saved += 1
             padding = rows_of_both * both.sum() - rows_before * shorter.sum() - rows * longest.sum()
-            is_worth_it = saved > 0 and padding <= saved * max_tokens * ranks / 2
-            if rows_before < ranks or is_worth_it:
+            is_worth_it = saved > 0 and padding <= saved * budget.max_tokens * budget.ranks / 2
+            if rows_before < budget.ranks or is_worth_it:
                 buckets[-1] = (parts_before + parts, rows_of_both, both)
                 continue
         buckets.append((parts, rows, longest))
-
-    # No rank may be empty. From long to short, a bucket that lacks rows for its last batch takes the longest rows of
-    # the next shorter bucket (all of them if too few would remain).
-    left = [(np.concatenate(parts), longest) for parts, _, longest in buckets]
-    planned = []
-    while left:
-        bucket, longest = left.pop()
-        lacking = need(len(bucket), longest) * ranks - len(bucket)
-        while left and lacking > 0:
-            others, shorter = left.pop()
-            stay = len(others) - lacking
-            if stay < ranks:
-                stay = 0
-            bucket = np.concatenate([others[stay:], bucket])
-            longest = np.maximum(longest, shorter)
-            if stay:
-                left.append((others[:stay], shorter))
-            lacking = need(len(bucket), longest) * ranks - len(bucket)
-        batches = min(need(len(bucket), longest), len(bucket) // ranks)
-        planned.append((bucket, max(1, batches)))
-    return planned[::-1]
+    return [(np.concatenate(parts), longest) for parts, _, longest in buckets]
 
 
 def _neighbours(shapes: np.ndarray) -> np.ndarray:

@@ -71,19 +71,24 @@ def extension_pairs(
     pairs = dataset.select(rows).select_columns(list(COLUMNS))
     if ENGLISH not in base:
         return pairs
-    # English learns from itself: texts of either side, drawn in a fixed order.
-    english = sorted(
-        {t for t, lang in zip(dataset["target"], dataset["target_lang"]) if lang == ENGLISH}
-        | {t for t, lang in zip(dataset["source"], dataset["source_lang"]) if lang == ENGLISH}
-    )
-    # As many as the largest other language has.
-    largest = max(Counter(pairs["source_lang"]).values())
-    count = min(len(english), largest if english_rows is None else english_rows)
-    chosen = np.random.default_rng(seed).permutation(len(english))[:count]
-    texts = [english[i] for i in np.sort(chosen)]
+    # As many English texts learn from themselves as the largest other language has.
+    if english_rows is None:
+        english_rows = max(Counter(pairs["source_lang"]).values())
+    texts = _english_texts(dataset, english_rows, seed)
     if not texts:
         return pairs
     return concatenate_datasets([pairs, _itself([ENGLISH] * len(texts), texts)])
+
+
+def _english_texts(dataset: Dataset, count: int, seed: int) -> list[str]:
+    """At most `count` different texts of either side, drawn in a fixed order."""
+    distinct = set()
+    for side in ("source", "target"):
+        langs = dataset[f"{side}_lang"]
+        distinct |= {text for text, lang in zip(dataset[side], langs) if lang == ENGLISH}
+    texts = sorted(distinct)
+    chosen = np.random.default_rng(seed).permutation(len(texts))[:count]
+    return [texts[i] for i in np.sort(chosen)]
 
 
 def resample(dataset: Dataset, exponent: float, *, seed: int = 0) -> Dataset:

@@ -319,48 +319,50 @@ def count_by_language(path: Path) -> dict[str, int]:
         return dict(db.execute(query).fetchall())
 
 
+README = """\
+# Parallel text from public sources
+
+Made by `hf-echo data download`. Each text keeps the licence of its source. No sentence of `test/` stands in
+another table, in any language, compared by letters and digits only (`hf-echo data leaks` repeats the check).
+Languages are ISO 639-3 and ISO 15924 codes as in FLORES-200. All text is UTF-8, NFC, one line, never empty.
+
+| table | what | rows | languages | test rows | held out elsewhere | licence | origin |
+|---|---|--:|--:|--:|--:|---|---|
+"""
+
+
 def _write_readme(out: Path, state: dict[str, Any]) -> None:
-    counts = []
-    lines = [
-        "# Parallel text from public sources",
-        "",
-        "Made by `hf-echo data download`. Each text keeps the licence of its source. No sentence of `test/` stands in",
-        "another table, in any language, compared by letters and digits only (`hf-echo data leaks` repeats the check).",
-        "Languages are ISO 639-3 and ISO 15924 codes as in FLORES-200. All text is UTF-8, NFC, one line, never empty.",
-        "",
-        "| table | what | rows | languages | test rows | held out elsewhere | licence | origin |",
-        "|---|---|--:|--:|--:|--:|---|---|",
-    ]
-    for name in sorted(state):
-        entry = state[name]
-        source = SOURCES[name]
+    tables = []
+    sources = []
+    counts = ["| table | language | rows |", "|---|---|--:|"]
+    for name, entry in sorted(state.items()):
         by_language: dict[str, int] = {}
         for file in entry["files"]:
             by_language = count_by_language(out / file)
             counts += [f"| {file} | {code} | {number:,} |" for code, number in by_language.items()]
-        cells = [
-            name,
-            source.what,
-            f"{entry['rows']['train']:,}",
-            str(len(by_language)),
-            f"{entry['rows']['test']:,}",
-        ]
-        cells += [f"{entry['held_out']:,}", f"{source.terms} ({source.license})", source.origin]
-        lines.append(f"| {' | '.join(cells)} |")
-    lines += ["", "## Sources", ""]
-    for name in sorted(state):
-        source = SOURCES[name]
-        kind = f"n-way, `{source.key}` names the sentence" if source.key else "pairs"
-        lines.append(
-            f"- `{name}` ({kind}; columns {', '.join(source.columns)}): {source.citation}."
-        )
-        lines.append(f"  Test split: {source.held_out}.")
-        if state[name]["absent"]:
-            lacking = ", ".join(
-                f"{count} of {origin}" for origin, count in state[name]["absent"].items()
-            )
-            lines.append(f"  The mirror lacked files: {lacking}.")
-        lines += [f"  - {origin.pin}" for origin in source.origins]
-    write_text(out / "README.md", "\n".join(lines) + "\n")
-    header = ["| table | language | rows |", "|---|---|--:|"]
-    write_text(out / "row_counts.md", "\n".join([*header, *counts]) + "\n")
+        tables.append(_table_line(name, entry, len(by_language)))
+        sources += _source_lines(SOURCES[name], entry["absent"])
+    lines = [*tables, "", "## Sources", "", *sources]
+    write_text(out / "README.md", README + "\n".join(lines) + "\n")
+    write_text(out / "row_counts.md", "\n".join(counts) + "\n")
+
+
+def _table_line(name: str, entry: dict[str, Any], languages: int) -> str:
+    source = SOURCES[name]
+    rows = entry["rows"]
+    return (
+        f"| {name} | {source.what} | {rows['train']:,} | {languages} | {rows['test']:,} | {entry['held_out']:,} "
+        f"| {source.terms} ({source.license}) | {source.origin} |"
+    )
+
+
+def _source_lines(source: Source, absent: dict[str, int]) -> list[str]:
+    kind = f"n-way, `{source.key}` names the sentence" if source.key else "pairs"
+    lines = [
+        f"- `{source.name}` ({kind}; columns {', '.join(source.columns)}): {source.citation}.",
+        f"  Test split: {source.held_out}.",
+    ]
+    if absent:
+        lacking = ", ".join(f"{count} of {origin}" for origin, count in absent.items())
+        lines.append(f"  The mirror lacked files: {lacking}.")
+    return lines + [f"  - {origin.pin}" for origin in source.origins]
