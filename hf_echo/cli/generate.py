@@ -195,7 +195,8 @@ def _parameter(kind: type[Step], name: str) -> inspect.Parameter:
     empty = default in (None, "", [], {})
     optional = not is_required(declared)
     options: dict[str, Any] = {"help": help, "show_default": optional and not empty}
-    if allowed := choices(get_args(hint)[0] if get_origin(hint) is list else hint):
+    allowed = choices(get_args(hint)[0] if get_origin(hint) is list else hint)
+    if allowed:
         options["metavar"] = "|".join(map(str, allowed))
     if about["argument"]:
         info = typer.Argument(**options | {"metavar": _metavar(name)})

@@ -62,10 +62,12 @@ def encode_audio(
     if out is None:
         return files, encode_speech(encoder, extractor, files, **options)
     # A stopped run goes on with the same files and options, and only with these.
-    about = [(file, (stat := Path(file).stat()).st_size, stat.st_mtime_ns) for file in files]
-    key = hashlib.sha256(repr((about, fingerprint(model), dtype, options)).encode()).hexdigest()[
-        :16
-    ]
+    about = []
+    for file in files:
+        stat = Path(file).stat()
+        about.append((file, stat.st_size, stat.st_mtime_ns))
+    of_run = repr((about, fingerprint(model), dtype, options))
+    key = hashlib.sha256(of_run.encode()).hexdigest()[:16]
     work = out.with_name(out.name + ".work")
     with only_run(out):
         if fresh:

@@ -53,13 +53,10 @@ class ContrastiveTrainer(TranslationTrainer):
         super().__init__(*args, **kwargs)
         self.guide = guide
         size = self.accelerator.unwrap_model(self.model).config.embedding_size
-        if (most := max(self.args.truncate_dims, default=0)) >= size:
+        most = max(self.args.truncate_dims, default=0)
+        if most >= size:
             raise ValueError(
                 f"truncate_dims holds {most}, but an embedding has {size} dimensions: give fewer"
-            )
-        if guide is not None and any(len(side) != len(self.train_dataset) for side in guide):
-            raise ValueError(
-                f"the guide has {[*map(len, guide)]} rows, the training data {len(self.train_dataset)}"
             )
 
     def collator_options(self, args: ContrastiveConfig) -> dict[str, Any]:
@@ -112,6 +109,7 @@ class ContrastiveTrainer(TranslationTrainer):
         """All ranks' targets, and the options of the contrastive losses by rows of this rank."""
         gathered, offset = gather_with_grad(target)
         guide_source = guide_target = None
+        # The guide finds candidates that are as near as the translation: they are no negatives.
         if self.guide is not None:
             index = inputs["index"].cpu().numpy()
             guide_source, guide_target = (
@@ -121,6 +119,7 @@ class ContrastiveTrainer(TranslationTrainer):
         args = self.args
         is_same = same_text(inputs)
 
+        # Rows come in chunks, which see all candidates.
         def options(rows: slice) -> dict[str, Any]:
             return dict(
                 logit_scale=args.logit_scale,

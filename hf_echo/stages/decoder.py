@@ -47,10 +47,6 @@ class DecoderTrainer(TranslationTrainer):
         self.embeddings = None if embeddings is None else embeddings[0]
         if self.args.softmax_samples:
             self.token_loss = partial(sampled_translation_loss, samples=self.args.softmax_samples)
-        if embeddings is not None and len(self.embeddings) != len(self.train_dataset):
-            raise ValueError(
-                f"{len(self.embeddings)} embeddings for {len(self.train_dataset)} rows of training data"
-            )
 
     def freeze(self, model: EchoForTranslation, args: DecoderConfig) -> None:
         super().freeze(model, args)

@@ -16,7 +16,7 @@ from ..losses import mse_loss
 from ..modeling import EchoEncoder, EchoForTranslation
 from ..utils.settings import setting
 from .core.arguments import DataArguments
-from .core.base import LossParts
+from .core.base import LossParts, check_teacher
 from .core.encoder import EncoderTrainer
 from .core.stage import Embedded, Stage
 from .core.stage import teacher as the_teacher
@@ -48,16 +48,7 @@ class DistillationTrainer(EncoderTrainer):
     def __init__(self, *args: Any, teacher: Sequence[VectorRows], **kwargs: Any):
         super().__init__(*args, **kwargs)
         self.teacher = teacher
-        if wrong := [len(side) for side in teacher if len(side) != len(self.train_dataset)]:
-            raise ValueError(
-                f"the teacher has {wrong[0]} rows, the training data {len(self.train_dataset)}"
-            )
-        size = self.unwrapped().config.embedding_size
-        dim = teacher[0][[0]].shape[1]
-        if size != dim:
-            raise ValueError(
-                f"the student's embedding_size is {size}, the teacher's {dim}: one space needs one size"
-            )
+        check_teacher(self.unwrapped(), teacher)
 
     def unwrapped(self) -> EchoEncoder | EchoForTranslation:
         return self.accelerator.unwrap_model(self.model)

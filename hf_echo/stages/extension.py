@@ -68,9 +68,9 @@ class ExtensionTrainer(DistillationTrainer):
         if not args.base_languages:
             raise ValueError("base_languages is empty: name the teacher's languages")
         base = set(args.base_languages)
-        if wrong := sorted(set(train_dataset.names["target_lang"]) - base):
+        for lang in sorted(set(train_dataset.names["target_lang"]) - base):
             raise ValueError(
-                f"target language {wrong[0]!r} is not a base language; hf_echo.data.directions.extension_pairs "
+                f"target language {lang!r} is not a base language; hf_echo.data.directions.extension_pairs "
                 "keeps the directions that the teacher can judge"
             )
         encoder = encoder_of(model)
@@ -111,15 +111,8 @@ class ExtensionTrainer(DistillationTrainer):
             self.teacher_rows(0, inputs), self.teacher_rows(1, inputs), source_weight=share
         )
         all_student, offset = gather_with_grad(student)
-        figures = {
-            name: self.by_kind(name, new)
-            for name in (
-                "mse_weight",
-                "student_teacher_weight",
-                "teacher_student_weight",
-                "logit_scale",
-            )
-        }
+        names = ("mse_weight", "student_teacher_weight", "teacher_student_weight", "logit_scale")
+        figures = {name: self.by_kind(name, new) for name in names}
         all_teacher, _ = gather_with_grad(teacher)
         is_same = same_text(inputs)
 
@@ -139,10 +132,8 @@ class ExtensionTrainer(DistillationTrainer):
 
     def source_langs(self, inputs: dict[str, Any]) -> list[str]:
         data = self.train_dataset
-        return [
-            data.names["source_lang"][i]
-            for i in data.labels["source_lang"][inputs["index"].cpu().numpy()]
-        ]
+        numbers = data.labels["source_lang"][inputs["index"].cpu().numpy()]
+        return [data.names["source_lang"][number] for number in numbers]
 
 
 def read_xsimpp(file: str) -> dict[str, float]:

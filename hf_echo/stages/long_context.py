@@ -55,7 +55,8 @@ class LongContextTrainer(EncoderTrainer):
         # the prompt
         room = args.max_length + 64
         encoder = encoder_of(model)
-        if most := learned_positions(encoder):
+        most = learned_positions(encoder)
+        if most:
             if args.max_length > most:
                 kind = encoder.config.backbone.model_type
                 raise ValueError(

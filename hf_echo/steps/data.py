@@ -35,11 +35,12 @@ def data_fingerprints(
     pairs: Dataset, dev_sets: dict[str, DevSet], args: DataArguments
 ) -> dict[str, str]:
     """Of the rows, and of the models that say something about them."""
-    models = {
-        role: fingerprint(name) for role in ("teacher", "guide") if (name := getattr(args, role))
-    }
-    # nothing is cached yet
-    models = {role: found for role, found in models.items() if not found.endswith(":unknown")}
+    models = {}
+    for role in ("teacher", "guide"):
+        name = getattr(args, role)
+        found = fingerprint(name) if name else ":unknown"
+        if not found.endswith(":unknown"):  # nothing is cached yet
+            models[role] = found
     dev = {f"dev_data.{name}": data_fingerprint(dev.rows) for name, dev in dev_sets.items()}
     errors = {"teacher_xsimpp": sha256(args.teacher_xsimpp)} if args.teacher_xsimpp else {}
     own = pairs.fingerprint if isinstance(pairs, PreparedParallel) else data_fingerprint(pairs)

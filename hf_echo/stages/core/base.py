@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
@@ -44,40 +44,19 @@ from .long_runs import (
 
 # Settings of transformers' own batches, loss and evaluation, whose place CoreTrainer's take: here they change nothing.
 UNREAD = (
-    *(
-        "per_device_train_batch_size",
-        "per_device_eval_batch_size",
-        "auto_find_batch_size",
-        "dataloader_drop_last",
-    ),
-    *(
-        "train_sampling_strategy",
-        "length_column_name",
-        "data_seed",
-        "average_tokens_across_devices",
-    ),
-    *(
-        "label_names",
-        "label_smoothing_factor",
-        "include_num_input_tokens_seen",
-        "parallelism_config",
-    ),
-    *(
-        "prediction_loss_only",
-        "batch_eval_metrics",
-        "include_for_metrics",
-        "resume_from_checkpoint",
-    ),
-    *("eval_accumulation_steps", "eval_do_concat_batches", "eval_use_gather_object"),
-    *("bf16_full_eval", "fp16_full_eval"),
-)
+    "per_device_train_batch_size per_device_eval_batch_size auto_find_batch_size dataloader_drop_last "
+    "train_sampling_strategy length_column_name data_seed average_tokens_across_devices label_names "
+    "label_smoothing_factor include_num_input_tokens_seen parallelism_config prediction_loss_only batch_eval_metrics "
+    "include_for_metrics resume_from_checkpoint eval_accumulation_steps eval_do_concat_batches eval_use_gather_object "
+    "bf16_full_eval fp16_full_eval"
+).split()
 # Least values of numbers, of which TrainingArguments takes all; weights of losses have 0.
 LEAST = dict.fromkeys(
-    ("learning_rate", "weight_decay", "max_grad_norm", "warmup_steps", "adam_epsilon"), 0
+    "learning_rate weight_decay max_grad_norm warmup_steps adam_epsilon adam_beta1 adam_beta2 seed radius "
+    "num_train_epochs save_steps eval_steps logging_steps".split(),
+    0,
 )
-LEAST |= dict.fromkeys(("adam_beta1", "adam_beta2", "seed", "radius", "num_train_epochs"), 0)
-LEAST |= dict.fromkeys(("gradient_accumulation_steps", "save_total_limit", "max_rows"), 1)
-LEAST |= dict.fromkeys(("save_steps", "eval_steps", "logging_steps"), 0)
+LEAST |= dict.fromkeys("gradient_accumulation_steps save_total_limit max_rows".split(), 1)
 
 
 # Named losses of a batch (means), and their weights in the total.
@@ -102,6 +81,7 @@ class CoreConfig(TrainingArguments):
 
     def __post_init__(self):
         known = fields_of(type(self))
+        # Fields of transformers that would have no effect.
         for name in UNREAD:
             if getattr(self, name) != default_of(known[name]):
                 raise ValueError(
@@ -109,19 +89,22 @@ class CoreConfig(TrainingArguments):
                 )
         check(self)
         least = LEAST | {name: 0 for name in known if name.endswith("_weight")}
-        for name, value in ((name, getattr(self, name)) for name in least if name in known):
-            if value is not None and value < least[name]:
-                raise ValueError(f"{name} is {value}; it must be at least {least[name]}")
+        for name, lowest in least.items():
+            value = getattr(self, name, None)
+            if value is not None and value < lowest:
+                raise ValueError(f"{name} is {value}; it must be at least {lowest}")
         if not max(self.adam_beta1, self.adam_beta2) < 1:
             raise ValueError(
                 f"adam_beta1 is {self.adam_beta1} and adam_beta2 {self.adam_beta2}; both must be below 1"
             )
+        # transformers reads the number of processes.
         self._join_processes()
         super().__post_init__()
         if self.load_best_model_at_end and self.save_strategy == "steps" and not self.save_steps:
             raise ValueError(
                 "save_steps is 0, so only the last step is saved: leave load_best_model_at_end out"
             )
+        # Columns are read by our collators.
         self.remove_unused_columns = False
         if self.max_steps == 0:
             raise ValueError("max_steps is 0; leave it out, and num_train_epochs counts")
@@ -213,6 +196,27 @@ def check_model(model: nn.Module, args: CoreConfig) -> None:
             )
 
 
+def check_teacher(student: Any, teacher: Sequence[Any]) -> None:
+    """Raises ValueError where embeddings of the teacher (sides of ``rows -> (n, d)``) have another size."""
+    size = student.config.embedding_size
+    dim = teacher[0][[0]].shape[1]
+    if size != dim:
+        raise ValueError(
+            f"the student's embedding_size is {size}, the teacher's {dim}: one space needs one size"
+        )
+
+
+def freeze_named(model: nn.Module, beginnings: list[str]) -> None:
+    """Freeze the parameters whose names begin so; raises ValueError where that is none, or all that learn."""
+    frozen = [p for name, p in model.named_parameters() if name.startswith(tuple(beginnings))]
+    if not frozen:
+        raise ValueError(f"freeze={beginnings} is the start of no parameter's name; try [encoder.]")
+    for parameter in frozen:
+        parameter.requires_grad_(False)
+    if not any(p.requires_grad for p in model.parameters()):
+        raise ValueError(f"freeze={beginnings} leaves nothing to learn in this stage")
+
+
 def _stays(part: nn.Module) -> bool:
     """Whether a part has parameters and none of them learns."""
     learns = [parameter.requires_grad for parameter in part.parameters()]
@@ -252,6 +256,7 @@ class CoreTrainer(Trainer):
         groups: np.ndarray | None = None,
         **kwargs: Any,
     ):
+        # What `make_collator` and `freeze` of a stage may read.
         self.train_dataset = train_dataset  # make_collator may look at it
         self.tokenizer = tokenizer
         self.dev_sets = dict(dev_sets or {})
@@ -261,18 +266,9 @@ class CoreTrainer(Trainer):
         check_model(model, args)
         self.freeze(model, args)
         if args.freeze:
-            frozen = [
-                p for name, p in model.named_parameters() if name.startswith(tuple(args.freeze))
-            ]
-            if not frozen:
-                raise ValueError(
-                    f"freeze={args.freeze} is the start of no parameter's name; try [encoder.]"
-                )
-            for parameter in frozen:
-                parameter.requires_grad_(False)
-            if not any(p.requires_grad for p in model.parameters()):
-                raise ValueError(f"freeze={args.freeze} leaves nothing to learn in this stage")
+            freeze_named(model, args.freeze)
         self._base_names = freeze_base(model)
+        # Trainer, with our own callback for SIGTERM in the place of its own.
         saves_when_asked = args.enable_jit_checkpoint
         args.enable_jit_checkpoint = False  # `SaveWhenAsked` is in its place
         super().__init__(
@@ -296,12 +292,9 @@ class CoreTrainer(Trainer):
     def _issue_warnings_after_load(self, load_result: Any) -> None:
         """Tied weights, such as the decoder's output layer, are stored once: they are not missing."""
         tied = getattr(self.model, "all_tied_weights_keys", None) or {}
-        # with an adapter, the weights of the base are not in a checkpoint
-        here = {
-            *tied,
-            *self._base_names,
-        }
-        missing = [name for name in load_result.missing_keys if name not in here]
+        # With an adapter, the weights of the base are not in a checkpoint.
+        elsewhere = {*tied, *self._base_names}
+        missing = [name for name in load_result.missing_keys if name not in elsewhere]
         super()._issue_warnings_after_load(load_result._replace(missing_keys=missing))
 
     # What a stage defines
@@ -461,20 +454,18 @@ class CoreTrainer(Trainer):
 
     def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
         """The Trainer's, with parameters that have their own learning rate in groups of their own."""
-        if self.optimizer is not None or not (rates := self.args.own_learning_rates()):
-            return super().create_optimizer(model)
+        is_new = self.optimizer is None
         optimizer = super().create_optimizer(model)
+        if not is_new:
+            return optimizer
         named = list((self.model if model is None else model).named_parameters())
-        for suffix, rate in rates.items():
+        for suffix, rate in self.args.own_learning_rates().items():
             chosen = {id(p) for name, p in named if name.endswith(suffix)}
             for group in list(optimizer.param_groups):
                 moved = [p for p in group["params"] if id(p) in chosen]
                 group["params"] = [p for p in group["params"] if id(p) not in chosen]
                 if moved:
-                    options = {
-                        key: value for key, value in group.items() if key not in ("params", "lr")
-                    }
-                    optimizer.add_param_group({"params": moved, "lr": rate, **options})
+                    optimizer.add_param_group(group | {"params": moved, "lr": rate})
         return optimizer
 
     def create_scheduler(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ from ...evaluation.nway_texts import measurable_pairs, texts_by_language
 from ...inference.encode import encode
 from ...languages import ENGLISH
 from ...modeling import EchoEncoder, EchoForTranslation, EchoTokenizer
+from ...utils.results import Table
 
 logger = logging.getLogger(__name__)
 
@@ -47,24 +48,32 @@ def evaluate_sets(
     """{"eval_xsim": mean over the sets, "eval_NAME_xsim": ..., "eval_NAME_xsimpp": ...} in percent."""
     was_training = model.training
     model.eval()
-    metrics: dict[str, float] = {}
+    measured = {}
     for name, dev in dev_sets.items():
         logger.info("measuring xsim on dev_data.%s, %d texts", name, len(dev.rows))
-        table = evaluate_xsim(
+        measured[name] = evaluate_xsim(
             lambda texts, lang: encode(model, tokenizer, texts, lang),
             dev.rows,
             target_lang=dev.target_lang,
             negatives=dev.negatives,
         )
-        if tables is not None:
-            tables[name] = table
-        average = table.average
-        for measure in ("xsim", "xsimpp"):
-            if average.get(measure) is not None:
-                metrics[f"{prefix}_{name}_{measure}"] = average[measure]
     model.train(was_training)
-    for measure in ("xsim", "xsimpp"):
-        values = [value for key, value in metrics.items() if key.endswith(f"_{measure}")]
-        if values:
-            metrics[f"{prefix}_{measure}"] = sum(values) / len(values)
+    if tables is not None:
+        tables.update(measured)
+    return averages(measured, ("xsim", "xsimpp"), prefix)
+
+
+def averages(tables: Mapping[str, Table], measures: Sequence[str], prefix: str) -> dict[str, float]:
+    """{"PREFIX_SET_MEASURE": average of the set's table}, and "PREFIX_MEASURE", the mean over the sets."""
+    metrics: dict[str, float] = {}
+    for measure in measures:
+        of_sets = {}
+        for name, table in tables.items():
+            value = (table.average or {}).get(measure)
+            if value is not None:
+                of_sets[f"{prefix}_{name}_{measure}"] = value
+        # The mean chooses the best checkpoint.
+        if of_sets:
+            metrics[f"{prefix}_{measure}"] = sum(of_sets.values()) / len(of_sets)
+        metrics |= of_sets
     return metrics

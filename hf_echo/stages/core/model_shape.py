@@ -48,16 +48,12 @@ def check_shape(shape: dict[str, Any]) -> None:
 
 def check_same_shape(shape: dict[str, Any], config: Any, name: str) -> None:
     """Raises ValueError where `shape` is not that of the checkpoint `name`, which a run starts from and keeps."""
-    for field, wanted in shape.items():
-        of, own = (
-            (getattr(config, "decoder", None), OF_DECODER[field])
-            if field in OF_DECODER
-            else (config, field)
-        )
-        found = getattr(of, own, wanted)
-        if isinstance(wanted, (bool, int, float, str)) and found != wanted:
+    for field, asked in shape.items():
+        part = getattr(config, "decoder", None) if field in OF_DECODER else config
+        value = getattr(part, OF_DECODER.get(field, field), asked)
+        if isinstance(asked, (bool, int, float, str)) and value != asked:
             raise ValueError(
-                f"shape.{field} is {wanted!r}, but {name} has {found!r}: leave shape out, or start elsewhere"
+                f"shape.{field} is {asked!r}, but {name} has {value!r}: leave shape out, or start elsewhere"
             )
 
 
@@ -88,8 +84,8 @@ def new_config(
     shape = dict(shape)
     known = {f.name for kind in (EchoConfig, LlamaConfig) for f in fields(kind)}
     # transformers would keep it, unread
-    if unknown := sorted(set(map(str, shape)) - known - set(OF_DECODER)):
-        raise ValueError(f"unknown shape field {unknown[0]!r}{did_you_mean(unknown[0], known)}")
+    for name in sorted(set(map(str, shape)) - known - set(OF_DECODER)):
+        raise ValueError(f"unknown shape field {name!r}{did_you_mean(name, known)}")
     _check_values(shape)
     of_decoder = {name: shape.pop(key) for key, name in OF_DECODER.items() if key in shape}
     own = {k: shape.pop(k) for k in ENCODER_ONLY if k in shape}
@@ -137,17 +133,17 @@ def _of_tokenizer(tokenizer: EchoTokenizer) -> dict[str, int | None]:
 
 
 def _check_values(shape: dict[str, Any]) -> None:
+    # Each size by itself.
     for name in (*SIZES, *LAYERS):
         value = shape.get(name)
         least = 0 if name in LAYERS else 1
-        if name in shape and value is None and name in ("head_dim", "num_key_value_heads"):
+        if value is None and name in ("head_dim", "num_key_value_heads"):
             continue  # as where it is not given
-        if name in shape and (
-            isinstance(value, bool) or not isinstance(value, int) or value < least
-        ):
+        if name in shape and (type(value) is not int or value < least):
             raise ValueError(
                 f"shape.{name} is {value!r}; it must be a whole number of at least {least}"
             )
+    # Heads must divide the width, and their size is even because of rotary positions.
     usual = EchoConfig()
     hidden = shape.get("hidden_size", usual.hidden_size)
     heads = shape.get("num_attention_heads", usual.num_attention_heads)
@@ -156,7 +152,8 @@ def _check_values(shape: dict[str, Any]) -> None:
         raise ValueError(
             f"shape.hidden_size {hidden} is not a multiple of num_attention_heads {heads}: give head_dim"
         )
-    if (size := shape.get("head_dim") or hidden // heads) % 2:
+    size = shape.get("head_dim") or hidden // heads
+    if size % 2:
         raise ValueError(f"shape: a head has {size} dimensions (head_dim); the number must be even")
     if heads % key_heads:
         raise ValueError(

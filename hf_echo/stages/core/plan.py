@@ -52,6 +52,7 @@ def plan_echo(model_args: ModelArguments, args: CoreConfig, start: Start) -> Ech
         config = start_or_shape(
             model_args, start, lambda: new_config(model_args.shape, start.vocabulary(model_args))
         )
+    # A decoder is added, or that of another checkpoint taken.
     own = {name: value for name, value in model_args.shape.items() if name in OF_DECODER}
     if config is not None and config.decoder is None and own:
         config = copy.deepcopy(config)

@@ -33,6 +33,7 @@ def start_model(
     """
     shape = dict(args.shape)
     name = args.model_name_or_path
+    # A new model of the shape, or an encoder around a pretrained backbone.
     if not name and not args.backbone:
         model: Model = EchoForTranslation(new_config(shape, tokenizer, languages))
     elif args.backbone:
@@ -50,9 +51,9 @@ def start_model(
                 merged = open_checkpoint(name)
                 merged.config.sentence_transformer = None
                 return with_decoder(merged, args.decoder, tokenizer) if args.decoder else merged
-            if (
-                kind := EchoConfig.get_config_dict(place)[0].get("model_type")
-            ) != EchoConfig.model_type:
+            values, _ = EchoConfig.get_config_dict(place)
+            kind = values.get("model_type")
+            if kind != EchoConfig.model_type:
                 raise ValueError(
                     f"{name} is a model of type {kind!r}, no Echo checkpoint: name it as `backbone`"
                 )
@@ -63,9 +64,11 @@ def start_model(
         model.config.sentence_transformer = None  # training reads texts without prompts
     if args.decoder:
         return with_decoder(model, args.decoder, tokenizer)
+    # What has no decoder gets a new one where the shape has fields of it.
     if isinstance(model, EchoForTranslation):
         return model
-    if of_decoder := {key: value for key, value in shape.items() if key in OF_DECODER}:
+    of_decoder = {key: value for key, value in shape.items() if key in OF_DECODER}
+    if of_decoder:
         decoder = EchoDecoder(decoder_config(of_decoder, model.config, tokenizer))
         return EchoForTranslation.from_parts(model, decoder)
     if learns != "encoder":
@@ -94,8 +97,9 @@ def check_tokenizer(name: str | Path, tokenizer: EchoTokenizer, size: int) -> No
         {number: token for token, number in each.get_vocab().items() if number < size}
         for each in (tokenizer, own)
     )
-    if wrong := [number for number in sorted(found) if wanted.get(number) != found[number]]:
-        raise ValueError(
-            f"decoder: {name} has another tokenizer (token {wrong[0]} is {found[wrong[0]]!r}, here "
-            f"{wanted.get(wrong[0])!r}): give a decoder that was trained on the encoder's tokenizer"
-        )
+    for number in sorted(found):
+        if wanted.get(number) != found[number]:
+            raise ValueError(
+                f"decoder: {name} has another tokenizer (token {number} is {found[number]!r}, here "
+                f"{wanted.get(number)!r}): give a decoder that was trained on the encoder's tokenizer"
+            )

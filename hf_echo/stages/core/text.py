@@ -51,7 +51,8 @@ def text_lengths(
     whole = trainer.train_dataset
     data = whole if data is None else data
     overhead = trainer.data_collator.overhead(whole)
-    if positions := learned_positions(trainer.model):
+    positions = learned_positions(trainer.model)
+    if positions:
         sides = ("source", "target", "negatives")[: min(encoder_sides, 3)]
         longest = max(data.longest()[side] for side in sides)
         room = positions - overhead["prefix"]

@@ -73,6 +73,7 @@ def _dev_rows(name: str, given: Any) -> Dataset:
             f"dev_data.{name}: {error} (dev_data: {{{name}: {{path: ..., split: ...}}}})"
         ) from None
     rows = load_nway(options["path"], split=split)
+    # It may be the test split: the user sees which one is read.
     if split is not None:
         logger.warning(
             "dev_data.%s: the %d rows of split %r of %s", name, len(rows), split, options["path"]
@@ -84,7 +85,8 @@ def load_tokenizer(
     args: ModelArguments, dataset: Dataset | PreparedParallel, max_length: int
 ) -> EchoTokenizer:
     """The tokenizer that the recipe names, or the checkpoint's; else one trained on the data."""
-    if name := args.tokenizer_name_or_path or args.model_name_or_path or args.backbone:
+    name = args.tokenizer_name_or_path or args.model_name_or_path or args.backbone
+    if name:
         found = AutoTokenizer.from_pretrained(snapshot(name))
         return found if isinstance(found, EchoTokenizer) else EchoTokenizer.around(found)
     if isinstance(dataset, PreparedParallel):

@@ -235,6 +235,7 @@ class EmmaXTrainer(MaskingTrainer):
     ) -> PartsWithCounts:
         """InfoNCE of translations; and the mixture on keys whose rank is known."""
         args = self.args
+        # Rank 1 is a translation, rank 2 any other.
         ranks = torch.where(same, 1, 2)
         loss = ranking_contrastive_loss(
             query, keys, ranks, temperatures=[args.contrastive_temperature], exclude=own
@@ -242,6 +243,7 @@ class EmmaXTrainer(MaskingTrainer):
         parts = {"contrastive": loss["rank_1"]}
         counts = {"contrastive": len(query)}
         if phase == "mixture":
+            # Points between a translation and a drawn sentence have a known rank.
             x = query.detach().repeat_interleave(args.interpolations, 0)
             near = keys[same.long().argmax(1)].repeat_interleave(args.interpolations, 0)
             drawn = torch.randint(len(keys), (len(x),), device=x.device)
@@ -251,6 +253,7 @@ class EmmaXTrainer(MaskingTrainer):
             posterior = gmm_log_posterior(x - between, torch.zeros_like(x[:1]), *mixture)
             parts["mixture"] = gmm_loss(posterior, of_share[:, None], smoothing=args.smoothing)
             counts["mixture"] = len(x)
+            # The mixture follows these points, without a gradient.
             self.follow(
                 emma, (x * between).sum(1)[:, None], of_share[:, None], posterior.argmax(-1) + 1
             )
@@ -305,24 +308,26 @@ class EmmaXTrainer(MaskingTrainer):
         metrics = super().evaluate(*args, **kwargs)
         emma = self.accelerator.unwrap_model(self.model)
         counts = self.rank_counts.to(emma.queue.device)
-        extra = {}
+        # Each process has counted its own pairs.
         if dist.is_available() and dist.is_initialized():
             dist.all_reduce(counts)
-        if total := int(counts.sum()):
-            shares = (counts / total).tolist()
-            extra = {
-                f"eval_rank_{rank}_share": round(share, 6) for rank, share in enumerate(shares, 1)
-            }
-            if empty := [str(rank) for rank, share in enumerate(shares, 1) if share < EMPTY]:
+        shares = (counts / counts.sum().clamp(min=1)).tolist()
+        extra = {}
+        if counts.any():
+            for rank, share in enumerate(shares, 1):
+                extra[f"eval_rank_{rank}_share"] = round(share, 6)
+            empty = [str(rank) for rank, share in enumerate(shares, 1) if share < EMPTY]
+            if empty:
                 logger.warning(
                     f"step {self.state.global_step}: empty ranks: {', '.join(empty)} (fewer than 1 in 10,000 pairs), "
                     "which teach the encoder nothing; train with parallel=true, or more mixture_steps"
                 )
-        if (queued := int(emma.queued)) > 1:
-            keys = emma.queue[:queued]
-            extra["eval_spread"] = round(
-                keys.std(0, correction=0).mean().item() * keys.shape[1] ** 0.5, 4
-            )
+        # The spread of the queue shows a collapse.
+        keys = emma.queue[: int(emma.queued)]
+        if len(keys) > 1:
+            spread = keys.std(0, correction=0).mean().item() * keys.shape[1] ** 0.5
+            extra["eval_spread"] = round(spread, 4)
+        # Counts are those since the last evaluation.
         self.rank_counts.zero_()
         if extra:
             self.log(extra)

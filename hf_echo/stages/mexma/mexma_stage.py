@@ -68,6 +68,7 @@ class MexmaConfig(CachedBatchConfig, MaskingConfig):
     def __post_init__(self):
         super().__post_init__()
         aligns = self.alignment != "none" and self.alignment_weight > 0
+        # Each check names a loss that would have no input.
         if not (aligns or self.unmasking_weight):
             raise ValueError("nothing to learn: set alignment or unmasking_weight")
         if not self.symmetric and (aligns or self.koleo_weight):
@@ -123,6 +124,7 @@ class Mexma(EncoderWithHead):
         """
         ids = inputs["input_ids"]
         mask = inputs["attention_mask"]
+        # One side is masked, and the other side's embedding is its context.
         if not symmetric:
             n = len(ids) // 2
             side = inputs["side"]
@@ -133,6 +135,7 @@ class Mexma(EncoderWithHead):
             return {"unmasking": self.unmask(inputs, hidden, context, token_gradients)[0]}
         source, target = self.encoder(ids, mask).sentence_embedding.chunk(2)
         out = {"source": source, "target": target}
+        # Both sides are masked, each with the other's embedding as context.
         if unmask:
             rows = torch.arange(len(ids), device=ids.device)
             losses = self.unmask(inputs, rows, torch.cat([target, source]), token_gradients)
@@ -155,12 +158,14 @@ class Mexma(EncoderWithHead):
         labels = inputs["labels"][rows]
         output = self.encoder(inputs["masked_ids"][rows], mask)
         tokens = output.last_hidden_state if token_gradients else output.last_hidden_state.detach()
+        # The context takes the place of the first token, or stands before it.
         if self.has_front:
             tokens = tokens[:, 1:]
         else:
             mask = F.pad(mask, (1, 0), value=1)
             labels = F.pad(labels, (1, 0), value=-100)
         states = self.head(torch.cat([context[:, None].to(tokens.dtype), tokens], 1), mask)
+        # The losses of source and target are reported apart.
         parts = 2 if len(rows) == len(inputs["labels"]) else 1
         matrix = self.token_matrix
         losses = [

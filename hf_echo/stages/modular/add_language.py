@@ -139,6 +139,7 @@ def _check(model: str | Path, language: str, data: dict[str, Any]) -> str:
         raise ValueError(
             f"{model} has {language} already: remove its folder {LANGUAGES}/{language} first"
         )
+    # Data of two languages need the pivot; the pivot has none of them.
     for name in ("cross_paraphrases", "parallel"):
         if data[name] is None:
             continue

@@ -39,6 +39,7 @@ def modular_backbone(
     language(pivot)
     if any(Path(output_dir, "languages").glob("*")):
         raise ValueError(f"{output_dir} is a modular encoder with languages: name another folder")
+    # The backbone alone, of an Echo checkpoint or of any encoder.
     place = snapshot(base)
     is_echo = PreTrainedConfig.get_config_dict(place)[0].get("model_type") == "echo"
     opened = (EchoEncoder.from_pretrained if is_echo else EchoEncoder.from_backbone)(
@@ -48,6 +49,7 @@ def modular_backbone(
     tokenizer = plain(tokenizer) if isinstance(tokenizer, EchoTokenizer) else tokenizer
     module = ModularEncoder(opened.backbone, tokenizer, pivot, max_seq_length)
     pooling = Pooling(module.get_embedding_dimension(), pooling_mode="mean")
+    # A SentenceTransformer whose module is the file beside it.
     with write_folder(output_dir) as out:
         SentenceTransformer(modules=[module, pooling]).save(str(out), create_model_card=False)
         modules = read_json(out / "modules.json")

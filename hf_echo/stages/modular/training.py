@@ -99,6 +99,7 @@ def train_masked(
 ) -> float:
     """Embeddings and language adapter by masked language modelling; returns the mean loss."""
     tokenizer = encoder.tokenizers[language]
+    # Texts as ids of the language's own vocabulary.
     rows = [
         {
             "input_ids": tokenizer(text, truncation=True, max_length=max_length, verbose=False)[
@@ -109,6 +110,7 @@ def train_masked(
         if text.strip()
     ]
     encoder.learn(language, ("embeddings", "language_adapter"))
+    # transformers masks and trains.
     arguments = TrainingArguments(
         **_common(output_dir, **common),
         max_steps=steps,

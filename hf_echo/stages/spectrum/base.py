@@ -93,6 +93,7 @@ class DocumentCollator:
     seed: int = 0
 
     def __call__(self, rows: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
+        # The same rows give the same masks, on any number of processes.
         rng = np.random.default_rng([self.seed, len(rows), *(row["index"] for row in rows[:4])])
         documents = []
         keys = []
@@ -101,13 +102,16 @@ class DocumentCollator:
             wanted = np.arange(row["first"], row["first"] + len(row["sentences"]))
             document = self.document(row, torch.from_numpy(self.embeddings[wanted]), rng)
             documents.append(document)
+            # Slot 0 of a document is its beginning.
             slots = len(document.embeddings) + 1
             keys.append(np.concatenate([[-1], row["keys"][: slots - 1]]))
             numbers.append(np.full(slots, row["index"]))
         batch = pack(documents, row_length=self.row_length, pad_token_id=self.pad_token_id)
+        # Tokens that the decoder does not know are not learned.
         if self.vocab_size and "labels" in batch:
             batch["labels"][batch["labels"] >= self.vocab_size] = IGNORE
             batch["input_ids"][batch["input_ids"] >= self.vocab_size] = self.unknown
+        # Padding belongs to no document.
         real = batch["document_ids"] >= 0
         for name, values in (("slot_documents", numbers), ("slot_keys", keys)):
             batch[name] = torch.full(real.shape, -1).masked_scatter_(
@@ -133,10 +137,6 @@ class SpectrumTrainer(CoreTrainer):
     ):
         self.embeddings = embeddings[0]
         self.spectrum = model.config
-        if (found := len(self.embeddings) - 1) != (wanted := train_dataset.sentences):
-            raise ValueError(
-                f"there are embeddings of {found} sentences, the documents have {wanted}"
-            )
         super().__init__(model, args, train_dataset=train_dataset, **kwargs)
 
     def document(

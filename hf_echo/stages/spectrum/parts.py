@@ -46,7 +46,8 @@ def check_shape(shape: dict[str, Any]) -> None:
 def load_tower(model_args: ModelArguments, embeddings: VectorRows) -> SpectrumModel:
     """The tower of a checkpoint, or a new one of `shape`; the last row of the embeddings is BOE."""
     boe = torch.from_numpy(embeddings[[len(embeddings) - 1]][0])
-    if name := model_args.model_name_or_path:
+    name = model_args.model_name_or_path
+    if name:
         tower = SpectrumModel.from_pretrained(snapshot(name), dtype=torch.float32)
         check_size(tower.config, len(boe))
         return tower
@@ -64,7 +65,8 @@ def load_spectrum(model_args: ModelArguments, embeddings: VectorRows) -> Spectru
     """A Spectrum, or a tower (checkpoint or new) with the token decoder that the recipe names."""
     name = model_args.model_name_or_path
     size = embeddings[[0]].shape[1]
-    if name and (config := SpectrumConfig.from_pretrained(snapshot(name))).decoder is not None:
+    config = SpectrumConfig.from_pretrained(snapshot(name)) if name else None
+    if config is not None and config.decoder is not None:
         if model_args.decoder:
             raise ValueError(f"decoder: {name} has a token decoder already; leave the field out")
         check_size(config, size)
@@ -94,6 +96,7 @@ def join(tower: SpectrumModel, decoder_name: str) -> SpectrumForCausalLM:
                 f"decoder: {decoder_name} is a model of type {kind!r}, not an Echo checkpoint{way}"
             )
         decoder = EchoDecoder.from_pretrained(place, dtype=torch.float32)
+        # The tower predicts embeddings in its own scale; the decoder's projection takes it up.
         if decoder.config.bottleneck:
             decoder.config.bottleneck = False
             with torch.no_grad():

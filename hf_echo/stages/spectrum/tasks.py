@@ -43,7 +43,8 @@ class TasksTrainer(SpectrumTrainer):
         train_dataset: TokenizedDocuments,
         **kwargs: Any,
     ):
-        if missing := sum(not answer for answer in train_dataset.tasks["answer"]):
+        missing = sum(not answer for answer in train_dataset.tasks["answer"])
+        if missing:
             raise ValueError(
                 f"{missing} documents have no answer; fine-tuning needs the column `answer` in each row"
             )

@@ -57,12 +57,14 @@ class TowerTrainer(SpectrumTrainer):
         names = ("embeddings", "document_ids", "positions", "prefix")
         predictions = model(**{name: inputs[name] for name in names}).next_embedding
         has_next = _has_next(inputs)
+        # The last slot of a document has no next one.
         predicted = predictions[:, :-1][has_next]
         target, document, key = (
             inputs[name][:, 1:][has_next] for name in ("embeddings", "slot_documents", "slot_keys")
         )
         if self.args.objective == "mse":
             return {"next_embedding": mse_loss(predicted, target)}, {"next_embedding": 1.0}
+        # Candidates of all processes.
         all_target, offset = gather_with_grad(target)
         all_document = gather_with_grad(document)[0]
         all_key = gather_with_grad(key)[0]

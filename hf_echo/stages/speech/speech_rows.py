@@ -28,6 +28,7 @@ from ..core.model_shape import check_activations
 from ..core.plan import Start, count, memory, start_or_shape, with_total
 from ..core.text_pairs import load_with
 
+RATE = 16_000  # samples a second, in which lengths are counted
 OF_EXTRACTOR = ("features", "num_mel_bins", "stride")
 OF_MODEL = (
     *("audio_config", "embedding_size", "pooler_layers", "pooler_hidden_size", "pooler_heads"),
@@ -77,6 +78,7 @@ def speech_table(speech: np.ndarray, dev: SpeechDev) -> Table:
             ("xsim", text, texts),
             ("xsim_english", english, english_texts),
         ):
+            # Equal texts are equally right; one row alone has no neighbour.
             gold = text_groups([words[i] for i in own])
             row[name] = (
                 xsim(speech[own], vectors[own], gold=gold).error_rate if len(own) > 1 else None
@@ -124,15 +126,16 @@ def teacher_texts(rows: Dataset) -> Dataset:
 
 
 def processor(model_args: ModelArguments, resume: str | None) -> EchoAudioFeatureExtractor:
-    if name := resume or model_args.model_name_or_path:
+    name = resume or model_args.model_name_or_path
+    if name:
         return open_extractor(name)
     return new_extractor(model_args.shape)
 
 
 def selected(dataset: Dataset, data_args: DataArguments, config: Any) -> Dataset:
     """Rows of at most `longest` seconds, drawn by OS Eq. 1 where the recipe has a `sampling_exponent`."""
-    lengths = audio_lengths(dataset, rate := 16_000, data_args.cache_dir)
-    kept = np.flatnonzero(lengths <= config.longest * rate)
+    lengths = audio_lengths(dataset, RATE, data_args.cache_dir)
+    kept = np.flatnonzero(lengths <= config.longest * RATE)
     if not len(kept):
         raise ValueError(
             f"longest={config.longest:g}: all {len(dataset)} audios are longer (seconds)"
@@ -164,6 +167,7 @@ def data_table(rows: Dataset, seconds: np.ndarray) -> dict[str, Any]:
     paths = [row["path"] or row["bytes"] for row in rows["audio"]]
     table = DataFrame(names | {"path": paths, "hours": seconds / 3600}).fillna("")
     voices = table[table.speaker != ""].groupby("source").speaker.unique()
+    # A recording can have several rows: its hours count once.
     counted = [
         {
             "lang": lang,
@@ -191,11 +195,12 @@ def new_config(shape: dict[str, Any]) -> EchoSpeechConfig:
         ValueError: an unknown field, or values that do not fit together.
     """
     known = (*OF_MODEL, *OF_EXTRACTOR)
-    if unknown := sorted(set(map(str, shape)) - set(known)):
-        raise ValueError(f"unknown shape field {unknown[0]!r}{did_you_mean(unknown[0], known)}")
+    for field in sorted(set(map(str, shape)) - set(known)):
+        raise ValueError(f"unknown shape field {field!r}{did_you_mean(field, known)}")
     values = {key: value for key, value in shape.items() if key in OF_MODEL}
     extractor = new_extractor(shape)
-    if isinstance(audio := values.get("audio_config"), dict) and extractor.features != "samples":
+    audio = values.get("audio_config")
+    if isinstance(audio, dict) and extractor.features != "samples":
         name = "num_mel_bins"
         width = extractor.num_mel_bins
         of = "num_mel_bins"
@@ -225,7 +230,8 @@ def new_extractor(shape: dict[str, Any]) -> EchoAudioFeatureExtractor:
 
 def check_shape(shape: dict[str, Any]) -> None:
     """Raises ValueError (one line) where no model can have this shape."""
-    if isinstance(audio := shape.get("audio_config"), dict):
+    audio = shape.get("audio_config")
+    if isinstance(audio, dict):
         check_activations(audio, "shape.audio_config")
     with torch.device("meta"):
         try:

@@ -26,7 +26,8 @@ from ...utils.settings import setting
 from ...utils.speech_data import write_speech_data
 from ..core.adapter import add_adapter, read_adapter_settings
 from ..core.arguments import DataArguments, ModelArguments
-from ..core.base import CoreConfig, CoreTrainer, EncodedBatch, LossParts
+from ..core.base import CoreConfig, CoreTrainer, EncodedBatch, LossParts, check_teacher
+from ..core.dev_sets import averages
 from ..core.plan import Start
 from ..core.stage import Embedded, Stage
 from ..core.stage import teacher as the_teacher
@@ -108,12 +109,7 @@ class SpeechTrainer(CoreTrainer):
         teacher: Sequence[VectorRows],
         **kwargs: Any,
     ):
-        size = model.config.embedding_size
-        dim = teacher[0][[0]].shape[1]
-        if size != dim:
-            raise ValueError(
-                f"the student's embedding_size is {size}, the teacher's {dim}: one space needs one size"
-            )
+        check_teacher(model, teacher)
         self.teacher = teacher
         super().__init__(model, args, train_dataset=train_dataset, **kwargs)
 
@@ -216,27 +212,17 @@ class SpeechTrainer(CoreTrainer):
         """Means over languages, then over sets: `mse` (OS 5), `xsim` of speech to its own transcription,
         `xsim_english` to the English text."""
         was_training = model.training
-        metrics = {}
         model.eval()
+        measured = {}
         for name, dev in dev_sets.items():
             speech = encode_speech(
                 model, self.tokenizer, dev.rows["audio"], max_seconds=self.args.max_seconds
             )
-            table = speech_table(speech, dev)
-            if tables is not None:
-                tables[name] = table
-            found = {
-                key: value
-                for key, value in (table.average or {}).items()
-                if key != "lang" and value is not None
-            }
-            metrics |= {f"{prefix}_{name}_{measure}": value for measure, value in found.items()}
+            measured[name] = speech_table(speech, dev)
         model.train(was_training)
-        for measure in self.metrics:
-            named = [f"{prefix}_{name}_{measure}" for name in dev_sets]
-            if values := [metrics[key] for key in named if key in metrics]:
-                metrics[f"{prefix}_{measure}"] = sum(values) / len(values)
-        return metrics
+        if tables is not None:
+            tables.update(measured)
+        return averages(measured, self.metrics, prefix)
 
 
 def layer_of(name: str) -> int:

@@ -5,8 +5,8 @@ import torch
 from transformers import AutoModel, BertConfig, BertModel
 
 from hf_echo.modeling import EchoEncoder, EchoForTranslation
+from hf_echo.stages.core.arguments import ModelArguments
 from hf_echo.stages.core.start import start_model
-from hf_echo.steps.arguments import ModelArguments
 from hf_echo.steps.dry_run import dry_run
 from hf_echo.steps.training import train_recipe
 from hf_echo.vocabulary import train_tokenizer

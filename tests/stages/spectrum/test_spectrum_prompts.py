@@ -119,14 +119,6 @@ def test_other_tokenizers_read_plain_lines(toy_tokenizer):
     assert toy_tokenizer.decode(ids) == "You are a helpful assistant Categorize. Answer:"
 
 
-@pytest.mark.parametrize(
-    "change, message",
-    [
-        ({"answer": None}, "needs an answer"),
-        ({"answer": "c"}, "'c' is not among the choices"),
-        ({"lang": "ind"}, "unknown language code 'ind'"),
-    ],
-)
-def test_wrong_answers_are_one_line(change, message):
-    with pytest.raises(ValueError, match=message):
-        draw_prompt(ROW | change, np.random.default_rng(0))
+def test_an_unknown_language_is_one_line():
+    with pytest.raises(ValueError, match="unknown language code 'ind'"):
+        draw_prompt(ROW | {"lang": "ind"}, np.random.default_rng(0))
