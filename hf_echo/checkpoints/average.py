@@ -39,6 +39,7 @@ def average_checkpoints(
     """
     first = open_text_or_speech(model)
     second = open_text_or_speech(other)
+    # An encoder and a whole model have the encoder in common.
     if part == "model":
         first = _without_lone_decoder(first, second, model, other)
         second = _without_lone_decoder(second, first, other, model)
@@ -54,6 +55,7 @@ def average_checkpoints(
         first.config.languages = sorted(
             {*(first.config.languages or ()), *(second.config.languages or ())}
         )
+    # Token by token, two models mean the same only with one tokenizer.
     elif load_tokenizer(model).get_vocab() != load_tokenizer(other).get_vocab():
         raise ValueError(
             f"{model} and {other} have different tokenizers: a row is of another token in each"
@@ -89,8 +91,6 @@ def average_weights(model: nn.Module, other: nn.Module, share: float) -> nn.Modu
     Raises:
         ValueError: share is not in 0..1, or the models differ in a weight's name or shape.
     """
-    if not 0 <= share <= 1:
-        raise ValueError(f"share must be between 0 and 1, not {share!r}")
     weights = dict(model.named_parameters())
     others = dict(other.named_parameters())
     for name in sorted({*weights, *others}):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import logging
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from tokenizers import Tokenizer
@@ -34,7 +34,7 @@ from .pruning.shapes import FIELDS
 
 logger = logging.getLogger(__name__)
 
-CROSS_ATTENTION = ("copy", "random", "zero")
+CrossAttention = Literal["copy", "random", "zero"]
 SHAPE = (
     *FIELDS,
     "hidden_act",
@@ -54,7 +54,7 @@ def convert_llama(
     *,
     embedding_size: int = 1024,
     pooling: str = "cls",
-    cross_attention: str = "copy",
+    cross_attention: CrossAttention = "copy",
     bottleneck: bool = False,
     max_length: int = 512,
     dtype: torch.dtype | str | None = None,
@@ -75,12 +75,9 @@ def convert_llama(
 
     Raises:
         FileNotFoundError: there is no model at `source`.
-        ValueError: the model is not a Llama, is quantised or lacks weights, or an option has a wrong value.
+        ValueError: the model is not a Llama, is quantised or lacks weights.
     """
-    if cross_attention not in CROSS_ATTENTION:
-        raise ValueError(
-            f"cross_attention must be one of {', '.join(CROSS_ATTENTION)}, not {cross_attention!r}"
-        )
+    # The tokenizer first: it says how many rows the embeddings get.
     place, options = locate(source)
     llama = _config(source, place, options)
     backend, names = _backend(
@@ -92,6 +89,7 @@ def convert_llama(
         llama, tokenizer, embedding_size=embedding_size, pooling=pooling, bottleneck=bottleneck
     )
 
+    # The weights of both parts, with rows for the new tokens and projections that change nothing.
     state, loaded_dtype = _llama_weights(source, place, llama, options, dtype)
     known = min(_size(backend), state["encoder.backbone.embed_tokens.weight"].shape[0])
     for name in ("encoder.backbone.embed_tokens.weight", "decoder.lm_head.weight"):
@@ -105,6 +103,7 @@ def convert_llama(
         llama.hidden_size, embedding_size, dtype=loaded_dtype
     )
 
+    # Model, tokenizer and lineage, as one folder.
     model = EchoForTranslation.from_pretrained(
         None, config=config, state_dict=state, dtype=loaded_dtype
     )
@@ -220,7 +219,8 @@ def _llama_weights(
     llama, report = read_pretrained(
         AutoModelForCausalLM, source, place, output_loading_info=True, **options
     )
-    if missing := sorted(report["missing_keys"]):
+    missing = sorted(report["missing_keys"])
+    if missing:
         raise ValueError(
             f"{source} is no complete LlamaForCausalLM: {len(missing)} weights missing, as {missing[0]}"
         )

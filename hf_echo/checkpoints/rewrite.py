@@ -122,6 +122,7 @@ def save_changed(
     else:
         with opening(first) as place:
             processor = tokenizer or AutoTokenizer.from_pretrained(place)
+        # A release stays a release, with its decoder beside the encoder.
         if isinstance(changed, EchoForTranslation) and is_release(first):
             save = changed.save_release
     with write_folder(out) as folder:

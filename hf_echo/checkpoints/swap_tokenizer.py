@@ -21,7 +21,6 @@ from ..modeling import (
     EchoEncoder,
     EchoForTranslation,
     EchoTokenizer,
-    SonarForTranslation,
 )
 from ..utils.hub import snapshot
 from ..vocabulary.initialise import TokenMatch, auxiliary_vectors, check_method, initialise
@@ -134,13 +133,12 @@ def _tables(model: nn.Module) -> dict[str, nn.Module]:
         for name, table in _tables(model.decoder).items():
             tables[f"decoder.{name}"] = table
         return tables
-    if isinstance(model, SonarForTranslation):
-        tables["encoder.embed_tokens"] = model.encoder.get_input_embeddings()
-        for name, module in model.decoder.named_modules():  # it has some of them twice
-            if name.rpartition(".")[2] in ("shared", "embed_tokens", "lm_head"):
-                tables[f"decoder.{name}"] = module
-        return tables
-    raise ValueError(f"cannot swap the vocabulary of a {type(model).__name__}; give an Echo model")
+    # A SONAR, whose decoder has some of them twice.
+    tables["encoder.embed_tokens"] = model.encoder.get_input_embeddings()
+    for name, module in model.decoder.named_modules():
+        if name.rpartition(".")[2] in ("shared", "embed_tokens", "lm_head"):
+            tables[f"decoder.{name}"] = module
+    return tables
 
 
 @torch.no_grad()
@@ -175,6 +173,7 @@ def _move_positions(model: nn.Module, pad: int) -> None:
             or old_pad in (None, pad)
         ):
             continue
+        # Models of the kind of RoBERTa count positions from the id of the padding.
         used = positions.weight.detach()[old_pad + 1 :]
         unused = used.new_zeros(pad + 1, used.shape[1])
         weight = torch.cat([unused, used])
@@ -213,6 +212,7 @@ def _changed_fields(
     for name, value in list(config.to_dict().items()):
         if value is None:
             continue
+        # Lists such as suppress_tokens keep the ids that the new tokenizer has, too.
         is_id = name.endswith("_token_id")
         if name in _LISTS or (is_id and isinstance(value, list)):
             ids = [new_ids[token_id] for token_id in value if token_id in new_ids]
@@ -253,6 +253,7 @@ def swap_checkpoint(
     """
     check_other_folder(out, model)
     check_method(method, auxiliary is not None)
+    # It is saved in the precision that it had.
     dtype = stored_config(model).dtype or torch.float32
     old_tokenizer = load_tokenizer(model)
     new_tokenizer = tokenizer_like(old_tokenizer, tokenizer)
@@ -301,6 +302,7 @@ def tokenizer_like(old: PreTrainedTokenizerFast, source: str | Path) -> EchoToke
     if getattr(old, "prompts", "none") == "none":
         tokenizer.model_max_length = old.model_max_length
         return EchoTokenizer.around(tokenizer)
+    # The old model's beginning and end, where the new tokenizer has tokens of these names.
     names = {}
     for role in ("bos", "eos"):
         name = getattr(old, f"{role}_token")

@@ -144,11 +144,6 @@ def refuses(message: str, *arguments) -> None:
         average_checkpoints(*arguments)
 
 
-def test_a_share_above_1_is_refused(two, tmp_path):
-    refuses("share must be between 0 and 1, not 1.5", *two, tmp_path / "out", 1.5)
-    assert not (tmp_path / "out").exists()
-
-
 def test_encoders_of_other_shapes_are_refused(two, toy, toy_tokenizer, tmp_path):
     wide = toy.save(
         tmp_path / "wide", toy.make_model(toy_tokenizer, intermediate_size=48), toy_tokenizer

@@ -384,7 +384,3 @@ def test_wrong_sources_are_named_in_one_line(plain, tmp_path):
     pytest.raises((ValueError, FileNotFoundError), convert_llama, tmp_path / "mute").match(
         "AutoTokenizer cannot read"
     )
-    with pytest.raises(
-        ValueError, match="cross_attention must be one of copy, random, zero, not 'none'"
-    ):
-        convert_llama(plain, cross_attention="none")

@@ -129,14 +129,14 @@ def test_llama_3b_is_about_even_on_short_documents():
 
 
 class Timed:
-    """Three texts measured in rounds of 4, 2 and 1 seconds, after two rounds that do not count."""
+    """Three texts measured in rounds of 4, 2 and 1 seconds, after one round that does not count."""
 
     def __init__(self, monkeypatch):
         clock = iter([0.0, 4.0, 10.0, 12.0, 20.0, 21.0])
         monkeypatch.setattr(time, "perf_counter", lambda: next(clock))
         self.calls = []
         self.result = measure_speed(
-            self.run, [*"abc"], "fra_Latn", count_tokens=lambda texts, lang: 30, warm_up=2
+            self.run, [*"abc"], "fra_Latn", count_tokens=lambda texts, lang: 30
         )
         monkeypatch.undo()
 
@@ -150,7 +150,7 @@ def timed(monkeypatch):
 
 
 def test_every_round_has_all_texts(timed):
-    assert timed.calls == [(3, "fra_Latn")] * 5
+    assert timed.calls == [(3, "fra_Latn")] * 4
 
 
 def test_seconds_are_those_of_the_median_round(timed):
@@ -170,7 +170,7 @@ def test_the_json_has_the_tokens(timed):
 @pytest.fixture(scope="module")
 def large_array():
     """A run that needs 64 MiB."""
-    return measure_speed(lambda texts, lang: np.ones(2**23).sum(), ["a"], rounds=1, warm_up=0)
+    return measure_speed(lambda texts, lang: np.ones(2**23).sum(), ["a"], rounds=1)
 
 
 def test_memory_is_that_of_the_process(large_array):

@@ -44,6 +44,7 @@ def resolve_shape(
         )
     if size is not None and size != "half" and size not in SIZES:
         raise ValueError(f"unknown size {size!r}; use one of {', '.join(SIZES)}, half")
+    # The fields that the backbone has, and those that are asked for.
     source_shape = {name: getattr(config, name) for name in fields_of(config)}
     shape = dict(shape or {})
     for name in shape:
@@ -54,6 +55,7 @@ def resolve_shape(
             raise ValueError(
                 f"a backbone of type {_kind(config)!r} has no {name}: leave it out of the shape"
             )
+    # Of the size what the backbone has, then the single fields.
     size_shape = half_shape(config) if size == "half" else SIZES.get(size, {})
     full = dict(source_shape)
     for name in source_shape:
@@ -77,6 +79,7 @@ def _kind(config: EchoConfig | EchoDecoderConfig) -> str:
 
 def check_shape(shape: Mapping[str, int], source: Mapping[str, int]) -> None:
     """Check that a model of `source` can be pruned to `shape`."""
+    # Each size by itself.
     for name, most in source.items():
         value = shape[name]
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
@@ -85,6 +88,7 @@ def check_shape(shape: Mapping[str, int], source: Mapping[str, int]) -> None:
             raise ValueError(
                 f"{name} {value} is larger than the source's {most}: pruning only cuts"
             )
+    # Heads and width must divide, as the layers ask.
     heads = shape["num_attention_heads"]
     width = shape["hidden_size"]
     if "head_dim" not in source:
@@ -95,6 +99,7 @@ def check_shape(shape: Mapping[str, int], source: Mapping[str, int]) -> None:
                 f"hidden_size {heads * head_dim}"
             )
         return
+    # The same for grouped heads, whose width is a field of its own.
     groups = shape["num_key_value_heads"]
     if heads % groups:
         raise ValueError(
@@ -153,6 +158,7 @@ def half_shape(config: EchoConfig) -> dict[str, int]:
 def _part(config: EchoConfig, share: float) -> dict[str, int]:
     """The shape with this share of every field but head_dim."""
     fields = fields_of(config)
+    # Heads that share keys and values stay together.
     source_groups = config.num_attention_heads
     if "num_key_value_heads" in fields:
         source_groups = config.num_key_value_heads
@@ -162,6 +168,7 @@ def _part(config: EchoConfig, share: float) -> dict[str, int]:
         width_of_head = max(1, round(share * config.hidden_size / heads))
     else:
         width_of_head = config.hidden_size // config.num_attention_heads
+    # Two layers at least, unless the source has fewer.
     layers = round(share * config.num_hidden_layers)
     part = {
         "hidden_size": heads * width_of_head,

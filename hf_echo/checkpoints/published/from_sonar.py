@@ -208,6 +208,7 @@ def _config(
     if size % HEAD_SIZE or "layers.0.fc1.weight" not in tensors:
         raise ValueError(f"{file} is not a SONAR text model: its layers have other names or sizes")
     width = tensors["layers.0.fc1.weight"].shape[0]
+    # The file has no configuration: its matrices say the sizes.
     heads = size // HEAD_SIZE
     return M2M100Config(
         vocab_size=words,
@@ -232,6 +233,7 @@ def read_weights(file: str | Path) -> dict[str, Tensor]:
 
     fairseq2 orders the special tokens pad, unk, bos, eos; fairseq and NLLB's tokenizer order them bos, pad, eos, unk.
     """
+    # Where the tensors stand in a file of fairseq, and of fairseq2.
     checkpoint = load_torch(file, [nn.Embedding])
     is_fairseq = isinstance(checkpoint.get("state_dict"), Mapping)
     if is_fairseq:
@@ -240,6 +242,7 @@ def read_weights(file: str | Path) -> dict[str, Tensor]:
             content[EMBEDDINGS] = checkpoint["embed_tokens"].weight.detach()
     else:
         content = dict(checkpoint.get("model", checkpoint))
+    # Under the names of transformers.
     tensors = {}
     reason = None
     for name, tensor in content.items():
@@ -248,8 +251,6 @@ def read_weights(file: str | Path) -> dict[str, Tensor]:
         new_name = renamed(str(name), RENAMES)
         if not isinstance(tensor, Tensor):
             reason = f"{new_name!r} is not a tensor"
-        elif new_name in tensors:
-            reason = reason or "two tensors mean the same"
         tensors[new_name] = tensor
     if reason is None and EMBEDDINGS not in tensors:
         reason = "no token embeddings in it"
@@ -257,6 +258,7 @@ def read_weights(file: str | Path) -> dict[str, Tensor]:
         raise ValueError(
             f"{file} is not a SONAR text encoder or decoder of fairseq or fairseq2: {reason}"
         )
+    # Special tokens in NLLB's order.
     if not is_fairseq:
         for name in {EMBEDDINGS, HEAD} & tensors.keys():
             rows = tensors[name].clone()

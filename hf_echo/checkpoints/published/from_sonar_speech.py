@@ -151,6 +151,7 @@ def config_of(
     tensors: Mapping[str, Tensor], heads: int = HEADS, file: str | Path = ""
 ) -> EchoSpeechConfig:
     """The configuration that the shapes of the tensors show."""
+    # Sizes of the conformer and of the pooling.
     with complete(file):
         width, features = tensors["audio.feature_projection.projection.weight"].shape
         first = "audio.encoder.layers.0."
@@ -165,6 +166,7 @@ def config_of(
         raise ValueError(
             f"{file} reads frames of {features} numbers; at least two times {MEL_BINS} are joined"
         )
+    # The conformer of SeamlessM4T without its adapter, under the pooling.
     audio = SeamlessM4TConfig(
         hidden_size=width,
         feature_projection_input_dim=features,

@@ -112,6 +112,7 @@ def _from_file(file: Path, heads: int) -> Wav2Vec2Model:
             state[renamed(name, RENAMES)] = tensor
     config = config_of(state, heads, file)
     model = Wav2Vec2Model(config)
+    # The mask vector serves pretraining alone: a file may lack it.
     state.setdefault(MASK, torch.zeros(config.hidden_size))
     check_names(state, model, file)
     model.load_state_dict(state)
@@ -127,6 +128,7 @@ def config_of(tensors: Mapping[str, Tensor], heads: int, file: str | Path = "") 
         inner = tensors["encoder.layers.0.feed_forward.intermediate_dense.weight"].shape[0]
     if heads < 1 or width % heads:
         raise ValueError(f"heads={heads} must divide the width of the audio model, {width}")
+    # Weights of convolutions are (out, in, width); of the grouped one, "in" is that of a group.
     return omnilingual_wav2vec2(
         hidden_size=width,
         intermediate_size=inner,

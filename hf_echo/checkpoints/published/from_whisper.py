@@ -140,6 +140,7 @@ def read_ctranslate2(file: Path) -> tuple[str, dict[str, np.ndarray]]:
         place += length
         return content[place - length : place - 1].decode()  # a zero ends it
 
+    # Names, shapes and types stand in front of the numbers of each variable.
     try:
         number("I")  # of the binary format
         spec = text()

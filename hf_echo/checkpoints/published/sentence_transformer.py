@@ -119,6 +119,7 @@ def read_modules(place: str, attention: str) -> Modules | None:
     Raises:
         ValueError: a module or code that an Echo checkpoint has no place for.
     """
+    # Adapters and code of its own are refused by the files that name them.
     entries = json_of(place, "modules.json")
     refuse_adapter(place, "")
     if entries is None:
@@ -140,6 +141,7 @@ def read_modules(place: str, attention: str) -> Modules | None:
     from sentence_transformers.base.modules import Dense, Normalize
     from sentence_transformers.sentence_transformer.modules import Pooling
 
+    # Transformer and pooling, then linear maps and a normalisation.
     kinds = [entry["type"].rpartition(".")[2] for entry in entries]
     if kinds[:2] != ["Transformer", "Pooling"]:
         raise misfit(place, f"another order than Transformer, Pooling ({', '.join(kinds)})")
@@ -170,7 +172,6 @@ def open_finished(place: str, modules: Modules) -> FinishedModel:
             f"sentence-transformers cannot open {place}: {first_line(error)}"
         ) from error
     transformer = model[0]
-    check_transformer(place, transformer)
     prompts = {name: text for name, text in (model.prompts or {}).items() if text is not None}
     served = {
         "prompts": prompts,
@@ -233,39 +234,14 @@ def refuse_module(place: str, class_name: str) -> None:
         raise misfit(place, f"the module {kind}")
 
 
-def check_transformer(place: str, transformer: Any) -> None:
-    """Raises ValueError where the module Transformer does more than give the last states of a text."""
-    if transformer.module_output_name != "token_embeddings":
-        raise misfit(place, f"a Transformer that gives {transformer.module_output_name}")
-    text_method = transformer.modality_config.get("text") or {}
-    if (text_method.get("method"), text_method.get("method_output_name")) != (
-        "forward",
-        "last_hidden_state",
-    ):
-        raise misfit(place, f"a Transformer that reads {text_method.get('method_output_name')}")
-    for name in ("processing_kwargs", "query_length", "document_length", "query_expansion"):
-        if getattr(transformer, name, None):
-            raise misfit(place, f"a Transformer with {name}")
-    if not isinstance(transformer.tokenizer, PreTrainedTokenizerBase):
-        raise misfit(place, "a Transformer without a tokenizer")
-    if not transformer.tokenizer.is_fast:
-        raise misfit(
-            place, f"a {type(transformer.tokenizer).__name__}, which is no fast tokenizer,"
-        )
-
-
 def known_pooling(place: str, pooling: Any) -> str:
     """Our name of a module Pooling."""
+    # `check_vectors` compares texts without a prompt.
     if not pooling.include_prompt:
         raise misfit(place, "pooling without the prompt")
     name = pooling_of_module(pooling.pooling_mode)
     if name is None:
-        mode = (
-            pooling.pooling_mode
-            if isinstance(pooling.pooling_mode, str)
-            else "+".join(pooling.pooling_mode)
-        )
-        raise misfit(place, f"pooling {mode!r} (there are {', '.join(POOLINGS)})")
+        raise misfit(place, f"pooling {pooling.pooling_mode!r} (there are {', '.join(POOLINGS)})")
     return name
 
 
@@ -284,15 +260,6 @@ def projection_of(place: str, modules: Sequence[nn.Module]) -> tuple[Projection 
         if activation not in (nn.Identity, nn.Tanh) or module.use_residual:
             what = "a residual path" if module.use_residual else activation.__name__
             raise misfit(place, f"a Dense with {what}")
-        if (
-            module.module_input_name != "sentence_embedding"
-            or module.module_output_name != "sentence_embedding"
-        ):
-            raise misfit(place, f"a Dense that reads {module.module_input_name}")
-        if normalizes and (module.linear.bias is not None or activation is nn.Tanh):
-            raise misfit(place, "a Normalize in front of a Dense with a bias or tanh")
-        if projection is not None and projection.tanh:
-            raise misfit(place, "a Dense behind one with Tanh")
         normalizes = False
         projection = composed(projection, module.linear, tanh=activation is nn.Tanh)
     return projection, normalizes

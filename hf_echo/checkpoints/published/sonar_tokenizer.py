@@ -157,6 +157,7 @@ def build_tokenizer(pieces: Pieces, languages: list[str], max_length: int) -> So
 
 
 def _read_json(file: Path) -> tuple[Pieces, list[str]]:
+    # Its vocabulary, added tokens and merges.
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
         model = content["model"]
@@ -170,6 +171,7 @@ def _read_json(file: Path) -> tuple[Pieces, list[str]]:
         raise ValueError(
             f"{file} is not a tokenizer.json of NLLB or SONAR: a BPE model is needed"
         ) from error
+    # The language tokens follow the pieces, without a gap.
     numbers = sorted(number for number, word in added.items() if LANGUAGE.fullmatch(word))
     if DEFAULT_LANGUAGE not in added.values():
         raise ValueError(
@@ -185,6 +187,7 @@ def _read_json(file: Path) -> tuple[Pieces, list[str]]:
         raise ValueError(
             f"{file} is not a tokenizer of NLLB or SONAR: special and language tokens stand elsewhere"
         )
+    # Merges that would spell a special token go.
     inside = {*SPECIAL, *added.values()}
     merges = [pair for pair in merges if "".join(pair) not in inside]
     return Pieces(vocabulary[4:], merges, _charsmap(content)), [added[number] for number in numbers]

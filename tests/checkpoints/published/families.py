@@ -292,11 +292,11 @@ FAMILIES = {
         refused="is an encoder and a decoder: give --part encoder",
     ),
     "max": Family(BERT, ("max_tokens",), refused="pooling 'max'"),
-    "cls and mean": Family(BERT, ("cls_token", "mean_tokens"), refused="pooling 'cls+mean'"),
+    "cls and mean": Family(BERT, ("cls_token", "mean_tokens"), refused="'cls', 'mean'"),
     "Normalize in front of tanh": Family(
         BERT,
         modules=("normalize", (WIDTH, True, TANH)),
-        refused="a Normalize in front of a Dense with a bias or tanh",
+        refused="the converted model would give other vectors",
     ),
     "weights without a tensor": Family(
         BERT,
