@@ -247,8 +247,8 @@ def count_words(
         on_bad_row: "error", or "skip" with one warning.
 
     Raises:
-        FileNotFoundError: the file does not exist. ValueError: bad rows (file:line), no rows, columns or languages, an
-            a file that changed since the interrupted count, another count into `out` that runs.
+        FileNotFoundError: the file does not exist. ValueError: bad rows (file:line), no rows, columns or languages, a
+            file that changed since the interrupted count, another count into `out` that runs.
     """
     bad_rows = BadRows(on_bad_row)
     opened = open_texts(sources, kind, lang, split)
@@ -256,39 +256,10 @@ def count_words(
     settings = {"pattern": pattern, "regex": PATTERNS[pattern]}
     work = out.with_name(f"{out.name}.unfinished")
     work.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        db = duckdb.connect(str(work))
-    except duckdb.IOException as error:
-        reason = str(error).splitlines()[0]
-        raise ValueError(
-            f"{work} cannot be opened: another count into {out} runs, or it is damaged ({reason})"
-        ) from None
-    with db, tqdm(desc="Counting words", unit="row", unit_scale=True, disable=not progress) as bar:
-        # sources whose count an interrupted run has finished
-        db.execute(TABLES)
-        finished = {}
-        for label, identity, old_settings in db.execute("FROM done").fetchall():
-            finished[label] = (identity, old_settings)
-        # the others, each in one transaction
-        for texts in opened:
-            stamp = (texts.identity, repr(settings))
-            if texts.label in finished and texts.identity is not None:
-                if finished[texts.label] != stamp:
-                    raise ValueError(
-                        f"{texts.label} or a setting has changed since its count was interrupted: "
-                        f"use the old files and settings, or delete {work} to count again"
-                    )
-                continue
-            db.begin()
-            for table in ("pieces", "sentences", "done"):  # an iterable is counted again
-                db.execute(f"DELETE FROM {table} WHERE label = $1", [texts.label])
-            if not _count(db, texts, bad_rows, bar):
-                suffix = f" of split {texts.split!r}" if texts.split is not None else ""
-                raise ValueError(
-                    f"{texts.label}: no row{suffix} to count; leave it out (finished counts are kept)"
-                )
-            db.execute("INSERT INTO done VALUES ($1, $2, $3)", [texts.label, *stamp])
-            db.commit()
+    with _open_work(work) as db:
+        with tqdm(desc="Counting words", unit="row", unit_scale=True, disable=not progress) as bar:
+            for texts in _unfinished(db, opened, settings, work):
+                _count(db, texts, settings, bad_rows, bar)
         bad_rows.report()
         # the slow part: words of each distinct piece
         labels = [texts.label for texts in opened]
@@ -310,8 +281,47 @@ def _sentences(db: duckdb.DuckDBPyConnection, labels: list[str]) -> dict[tuple[s
     return {(lang, kind): count for lang, kind, count in rows}
 
 
-def _count(db: duckdb.DuckDBPyConnection, texts: Texts, bad_rows: BadRows, bar: tqdm) -> int:
-    """Add the pieces and sentences of one source; returns its number of texts."""
+def _open_work(work: Path) -> duckdb.DuckDBPyConnection:
+    """The database of this count, also of an interrupted one."""
+    try:
+        db = duckdb.connect(str(work))
+    except duckdb.IOException as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(
+            f"{work} cannot be opened: another count into the same file runs, or it is damaged ({reason})"
+        ) from None
+    db.execute(TABLES)
+    return db
+
+
+def _unfinished(
+    db: duckdb.DuckDBPyConnection, opened: Sequence[Texts], settings: dict[str, str], work: Path
+) -> Iterator[Texts]:
+    """The sources that an interrupted run has not counted; an iterable, which has no identity, is counted again."""
+    finished = {}
+    for label, identity, old_settings in db.execute("FROM done").fetchall():
+        finished[label] = (identity, old_settings)
+    for texts in opened:
+        if texts.identity is None or texts.label not in finished:
+            yield texts
+        elif finished[texts.label] != (texts.identity, repr(settings)):
+            raise ValueError(
+                f"{texts.label} or a setting has changed since its count was interrupted: "
+                f"use the old files and settings, or delete {work} to count again"
+            )
+
+
+def _count(
+    db: duckdb.DuckDBPyConnection,
+    texts: Texts,
+    settings: dict[str, str],
+    bad_rows: BadRows,
+    bar: tqdm,
+) -> None:
+    """Add the pieces and sentences of one source, in one transaction."""
+    db.begin()
+    for table in ("pieces", "sentences", "done"):
+        db.execute(f"DELETE FROM {table} WHERE label = $1", [texts.label])
     rows = 0
     for batch in _batches(texts.tables(bad_rows)):
         db.register("batch", batch)
@@ -325,7 +335,15 @@ def _count(db: duckdb.DuckDBPyConnection, texts: Texts, bad_rows: BadRows, bar: 
         )
         rows += len(batch)
         bar.update(len(batch))
-    return rows
+    if not rows:
+        suffix = f" of split {texts.split!r}" if texts.split is not None else ""
+        raise ValueError(
+            f"{texts.label}: no row{suffix} to count; leave it out (finished counts are kept)"
+        )
+    db.execute(
+        "INSERT INTO done VALUES ($1, $2, $3)", [texts.label, texts.identity, repr(settings)]
+    )
+    db.commit()
 
 
 def _batches(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
