@@ -14,6 +14,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -189,7 +190,7 @@ def write_rows(  # noqa: PLR0913 (the options of the commands that ask a model)
     out = Path(out)
     if out.suffix != ".jsonl":
         raise ValueError(f"out is {str(out)!r}; the file name must end in .jsonl")
-    # what is sent at each attempt
+    # What is sent at each attempt.
     sampling = []
     for attempt in range(attempts):
         heat = temperature if attempt == 0 else max(temperature, RETRY_TEMPERATURE)
@@ -199,44 +200,39 @@ def write_rows(  # noqa: PLR0913 (the options of the commands that ask a model)
     silent_rows = 0
     failures = out.with_suffix(".failed.jsonl")
     replies_file = out.with_suffix(".replies.sqlite")
-    replies = ReplyCache(replies_file)
 
-    # rows and failures are written in order, while the next requests are on their way
+    # Rows and failures are written in order, while the next requests are on their way.
     with (
+        closing(ReplyCache(replies_file)) as replies,
         write_whole(out) as unfinished,
         open(unfinished, "w", encoding="utf-8") as rows,
         open(failures, "w", encoding="utf-8") as failed,
         tqdm(total=total, unit="row", disable=not progress) as bar,
     ):
-        try:
-            for job, outcome in _in_order(
-                jobs, partial(_answer, model, replies, sampling), concurrency
-            ):
-                counts += outcome.counts
-                counts["rows"] += 1
-                if job.messages is None:
-                    counts["not_asked"] += 1
-                elif outcome.reason:
-                    counts["failed"] += 1
-                    failure_reasons[outcome.reason] += 1
-                    _write(
-                        failed,
-                        {**job.failure_fields, "reason": outcome.reason, "reply": outcome.reply},
-                    )
-                else:
-                    counts["answered"] += 1
-                silent_rows = silent_rows + 1 if outcome.silent else 0
-                if silent_rows >= SILENCE:
-                    raise ValueError(
-                        f"{silent_rows} consecutive rows got {outcome.reason}; the replies so far are in "
-                        f"{replies_file}: run the same command to resume"
-                    )
-                row = job.row(outcome.value)
-                if row is not None:
-                    _write(rows, row)
-                bar.update()
-        finally:
-            replies.close()
+        answer = partial(_answer, model, replies, sampling)
+        for job, outcome in _in_order(jobs, answer, concurrency):
+            counts += outcome.counts
+            counts["rows"] += 1
+            if job.messages is None:
+                counts["not_asked"] += 1
+            elif outcome.reason is None:
+                counts["answered"] += 1
+            else:
+                counts["failed"] += 1
+                failure_reasons[outcome.reason] += 1
+                failure = {"reason": outcome.reason, "reply": outcome.reply}
+                _write(failed, {**job.failure_fields, **failure})
+            # An endpoint that is down would fail every row that is left.
+            silent_rows = silent_rows + 1 if outcome.silent else 0
+            if silent_rows >= SILENCE:
+                raise ValueError(
+                    f"{silent_rows} consecutive rows got {outcome.reason}; the replies so far are in "
+                    f"{replies_file}: run the same command to resume"
+                )
+            row = job.row(outcome.value)
+            if row is not None:
+                _write(rows, row)
+            bar.update()
     if not counts["failed"]:
         failures.unlink()
     return {
