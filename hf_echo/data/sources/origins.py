@@ -104,7 +104,7 @@ class GitRepository:
         """The files at the commit: from the mirror, or fetched into `folder`.
 
         Raises:
-            FileNotFoundError: the mirror does not hold the repository or the commit.
+            FileNotFoundError: the mirror does not hold the repository or the commit, or the commit holds no such file.
             OSError: git is missing, or the repository cannot be fetched; the message has git's reason.
         """
         # A mirror is only read.
@@ -121,6 +121,10 @@ class GitRepository:
                 f"{place} does not hold commit {self.commit} of {self.name}: fetch it there"
             )
         blobs = self._blobs(place)
+        if not blobs:
+            raise FileNotFoundError(
+                f"{self.name} holds no file {', '.join(self.patterns)} at commit {self.commit}: it moved"
+            )
         # A clone may list files whose bytes it does not hold.
         listed = _git(place, "cat-file", "--batch-check", given="\n".join(blobs.values()))
         lacking = {line.split()[0] for line in listed.splitlines() if line.endswith(" missing")}

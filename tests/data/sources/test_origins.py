@@ -86,6 +86,19 @@ def test_a_mirror_without_the_commit_is_refused(clone, tmp_path):
     )
 
 
+def test_a_commit_without_such_files_is_refused(clone, tmp_path):
+    """The translations of Python moved to branches, and the main branch kept a README."""
+    _, first = clone
+    moved = GitRepository("me/words", first, ("*.po",))
+    refuses(
+        "me/words holds no file *.po at commit",
+        moved.open,
+        tmp_path / "own",
+        tmp_path / "mirror",
+        error=FileNotFoundError,
+    )
+
+
 @pytest.fixture
 def served(clone, tmp_path):
     """The same repository at an address that git fetches from."""
