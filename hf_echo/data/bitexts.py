@@ -71,31 +71,34 @@ class Sides:
                 f"{label}: source and target are both {langs[0]}: name two of its languages ({listing})"
             )
 
-        # A language that is not given is the only other one.
-        if None in langs:
-            rest = []
-            for name in names:
-                if not any(lang and language_fit(name, lang) is not None for lang in langs):
-                    rest.append(name)
-            codes = _codes_of(rest, self.langs.count(None))
-            if codes is None:
-                listed = ", ".join(names) or "no language"
-                raise ValueError(f"{label} has texts in {listed}: give source_lang and target_lang")
-            others = iter(codes)
-            for side, lang in enumerate(langs):
-                if lang is None:
-                    self.langs[side] = next(others)
-
+        self._find_other_languages(names)
         # Each side needs a text of its own: one name cannot serve both.
         for side, lang in enumerate(self.langs):
-            if not any((self.fit(name) or (None,))[0] == side for name in names):
-                tag = getattr(lang, "tag", lang)
-                alone = (
-                    "of its own "
-                    if any(language_fit(name, lang) is not None for name in names)
-                    else ""
-                )
-                raise ValueError(f"{label}: no text {alone}in {tag}; its languages are {listing}")
+            if any(self.rank(side, name) is not None for name in names):
+                continue
+            is_shared = any(language_fit(name, lang) is not None for name in names)
+            text = "text of its own" if is_shared else "text"
+            tag = getattr(lang, "tag", lang)
+            raise ValueError(f"{label}: no {text} in {tag}; its languages are {listing}")
+
+    def _find_other_languages(self, names: Sequence[str]) -> None:
+        """A language that is not given is the only other one."""
+        given = [lang for lang in self.langs if lang]
+        missing = self.langs.count(None)
+        if not missing:
+            return
+        others = []
+        for name in names:
+            if not any(language_fit(name, lang) is not None for lang in given):
+                others.append(name)
+        codes = _codes_of(others, missing)
+        if codes is None:
+            listing = ", ".join(names) or "no language"
+            raise ValueError(
+                f"{self.label} has texts in {listing}: give source_lang and target_lang"
+            )
+        for code in codes:
+            self.langs[self.langs.index(None)] = code
 
     @property
     def codes(self) -> tuple[str, str]:

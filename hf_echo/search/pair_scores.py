@@ -14,7 +14,7 @@ import logging
 import math
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
@@ -244,42 +244,66 @@ def score_pairs(  # noqa: PLR0913 (the options of `hf-echo score`)
             model, blaser=blaser, reference=reference, k=k, dtype=dtype, folder=folder
         )
         write = stack.enter_context(_writer(pairs, out, threshold is not None, langs))
-
-        # One block after the other; mean and deviation come from sums.
-        rows = 0
-        rows_kept = 0
-        sums = np.zeros(3)  # scored rows, their scores, and the squares of these
         blocks = tqdm(pairs.blocks(), desc="Scoring", unit="block", disable=not progress)
-        for number, block in enumerate(blocks):
-            if can_resume:
-                save = partial(_save_scores, scorer, block)
-                scores = np.load(make_once(folder / f"{number:06d}.npy", save))
-            else:
-                scores = score_block(scorer, block)
-            is_kept = np.ones(len(scores), bool)
-            if lowest_scores is not None:
-                is_kept = scores >= lowest_scores(block)
-            write(block, scores, is_kept)
-            numbers = scores[~np.isnan(scores)]
-            rows += len(scores)
-            rows_kept += int(is_kept.sum())
-            sums += [len(numbers), numbers.sum(), (numbers**2).sum()]
-    scored = int(sums[0])
-    mean = None
-    deviation = None
-    if scored:
-        mean = float(sums[1]) / scored
-        deviation = math.sqrt(max(0.0, float(sums[2]) / scored - mean**2))
+        scored_blocks = _scored(blocks, scorer, folder if can_resume else None)
+        counts, mean, deviation = _write_scored(scored_blocks, write, lowest_scores)
+
     label = " and ".join(map(name_of, pairs.files))
     log_left_out(label, pairs.left_out)
-    if scored < rows:
+    if counts["scored"] < counts["rows"]:
         logger.warning(
             "%s: %s of %s pairs score nan: a side is empty, or its embedding is zero",
             label,
-            rows - scored,
-            rows,
+            counts["rows"] - counts["scored"],
+            counts["rows"],
         )
-    return ScoreReport(rows, pairs.left_out.total(), scored, rows_kept, mean, deviation, str(out))
+    return ScoreReport(
+        rows=counts["rows"],
+        left_out=pairs.left_out.total(),
+        scored=counts["scored"],
+        kept=counts["kept"],
+        mean=mean,
+        sigma=deviation,
+        out=str(out),
+    )
+
+
+def _scored(
+    blocks: Iterable[PairBlock], scorer: Callable[..., np.ndarray], folder: Path | None
+) -> Iterator[tuple[PairBlock, np.ndarray]]:
+    """Each block with its scores, which stay in a folder until the run is complete (None: a stream)."""
+    for number, block in enumerate(blocks):
+        if folder is None:
+            yield block, score_block(scorer, block)
+        else:
+            save = partial(_save_scores, scorer, block)
+            yield block, np.load(make_once(folder / f"{number:06d}.npy", save))
+
+
+def _write_scored(
+    blocks: Iterable[tuple[PairBlock, np.ndarray]],
+    write: Callable[..., None],
+    lowest_scores: Callable[[PairBlock], Any] | None,
+) -> tuple[Counter[str], float | None, float | None]:
+    """(rows, scored and kept ones; mean and standard deviation of the scores)."""
+    # One block after the other; mean and deviation come from sums.
+    counts: Counter[str] = Counter()
+    total = 0.0
+    total_of_squares = 0.0
+    for block, scores in blocks:
+        is_kept = np.ones(len(scores), bool)
+        if lowest_scores is not None:
+            is_kept = scores >= lowest_scores(block)
+        write(block, scores, is_kept)
+        numbers = scores[~np.isnan(scores)]
+        counts.update(rows=len(scores), kept=int(is_kept.sum()), scored=len(numbers))
+        total += float(numbers.sum())
+        total_of_squares += float((numbers**2).sum())
+    if not counts["scored"]:
+        return counts, None, None
+    mean = total / counts["scored"]
+    deviation = math.sqrt(max(0.0, total_of_squares / counts["scored"] - mean**2))
+    return counts, mean, deviation
 
 
 @contextmanager
