@@ -56,7 +56,7 @@ def sonar_toy():
 
 @pytest.fixture(scope="session")
 def toy_tokenizer(toy):
-    return toy.make_tokenizer()
+    return toy.trained_tokenizer()
 
 
 @pytest.fixture(scope="session")

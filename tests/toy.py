@@ -3,8 +3,10 @@
 Small enough that a model of 32 dimensions learns it in seconds. Also imported by scripts that tests start.
 """
 
+import copy
 import os
 import random
+from functools import cache
 from itertools import product
 from pathlib import Path
 
@@ -97,12 +99,18 @@ def nway_rows(part: str = "dev") -> list[dict]:
     ]
 
 
-def make_tokenizer() -> EchoTokenizer:
+@cache
+def trained_tokenizer() -> EchoTokenizer:
     texts = [say(m, lang) for m in MEANINGS for lang in LANGUAGES]
     prompts = [
         "This is a possible translation in English: French: Russian: Unspecified language:"
     ] * 50
     return train_tokenizer([*texts, *prompts], 400, max_length=64, progress=False)
+
+
+def make_tokenizer() -> EchoTokenizer:
+    """A copy, to which a test may add tokens."""
+    return copy.deepcopy(trained_tokenizer())
 
 
 def with_ends(

@@ -126,16 +126,16 @@ def test_what_it_cannot_do(make_model, embeddings, prompt):
         greedy_decode(model.decoder, embeddings, prompt)
 
 
-@pytest.mark.parametrize("num_beams", [2, 5])
 @pytest.mark.parametrize(
-    "settings",
+    "num_beams, settings",
     [
-        {},
-        {"no_repeat_ngram_size": 2},
-        {"length_penalty": 0.2},
-        {"length_penalty": 3.0},
-        {"early_stopping": True},
-        {"early_stopping": "never", "length_penalty": 2.0},
+        (2, {}),
+        (5, {}),
+        (5, {"no_repeat_ngram_size": 2}),
+        (5, {"length_penalty": 0.2}),
+        (5, {"length_penalty": 3.0}),
+        (5, {"early_stopping": True}),
+        (5, {"early_stopping": "never", "length_penalty": 2.0}),
     ],
 )
 def test_beams_are_those_of_generate(make_model, embeddings, prompt, num_beams, settings):

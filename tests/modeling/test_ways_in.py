@@ -76,19 +76,13 @@ def installed(folders, hub, tmp_path_factory) -> dict[str, dict]:
 OF_OTHERS = ("_speech", "_sonar", "adapters_echo")
 
 
-@pytest.fixture(scope="module")
-def elsewhere(folders, hub, installed, tmp_path_factory) -> dict[str, dict]:
-    """The results in a process that cannot import hf_echo: a release from its folder, a checkpoint from the Hub."""
-    place = tmp_path_factory.mktemp("elsewhere")
-    result = str(place / "result.pt")
-    run("-I", str(SCRIPT), result, str(folders["release"]), "tester/training", cwd=place, **hub)
+def opened_without_hf_echo(place: Path, name: str, **environment: str) -> dict[str, dict]:
+    """The results in a process that cannot import hf_echo; what was saved there again has the code that it needs."""
+    result = place / "result.pt"
+    run("-I", str(SCRIPT), str(result), name, cwd=place, **environment)
     code = {path.name for path in MODELING.glob("*_echo*.py") if not path.stem.endswith(OF_OTHERS)}
-    for folder in place.glob("result.pt.*"):
-        assert {path.name for path in folder.glob("*.py")} == code
-    results = torch.load(result)
-    return {
-        name.replace(str(folders["release"]), "release"): found for name, found in results.items()
-    }
+    assert {path.name for path in (place / "result.pt.0").glob("*.py")} == code
+    return torch.load(result)
 
 
 def test_ways_agree(here):
@@ -112,19 +106,30 @@ def same(found, want, way) -> None:
     torch.testing.assert_close(found, want, atol=1e-5, rtol=0, msg=lambda text: f"{way}: {text}")
 
 
-@pytest.mark.parametrize("name", ["release", "tester/training"])
-def test_without_hf_echo_it_is_the_same(here, elsewhere, name):
-    have = elsewhere[name]
-    again = elsewhere[f"{name} saved again"]
-    want = here["training"]
-    assert have.keys() == want.keys() == again.keys() | {"translation", "pipeline"}
-    for way in want:
-        same(have[way], want[way], way)
-    # SentenceTransformer.save() in that process wrote a folder that opens as well.
+def assert_same_results(results: dict[str, dict], name: str, expected: dict) -> None:
+    """Of the name, and of the folder that SentenceTransformer.save() wrote in that process."""
+    again = results[f"{name} saved again"]
+    assert results[name].keys() == expected.keys() == again.keys() | {"translation", "pipeline"}
+    for way in expected:
+        same(results[name][way], expected[way], way)
     for way in again:
-        same(again[way], want[way], way)
+        same(again[way], expected[way], way)
 
 
+def test_without_hf_echo_a_folder_is_the_same(here, folders, hub, tmp_path):
+    name = str(folders["release"])
+    results = opened_without_hf_echo(tmp_path, name, **hub)
+    assert_same_results(results, name, here["training"])
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("installed")  # it pushes the checkpoint
+def test_without_hf_echo_a_name_on_the_hub_is_the_same(here, hub, tmp_path):
+    results = opened_without_hf_echo(tmp_path, "tester/training", **hub)
+    assert_same_results(results, "tester/training", here["training"])
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ON_HUB)
 def test_by_name_after_import_it_is_the_same(here, installed, name):
     """After `import hf_echo`, a Hub name loads without trust_remote_code, whichever class comes first."""

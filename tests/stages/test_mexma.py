@@ -270,6 +270,15 @@ def test_a_resumed_run_ends_as_an_unbroken_one(recipe, place, toy, tmp_path, tra
 
 
 @pytest.mark.trains
+@pytest.mark.parametrize(
+    "parts",
+    [
+        "mean",
+        pytest.param("llama", marks=pytest.mark.slow),
+        pytest.param("xlm-roberta", marks=pytest.mark.slow),
+    ],
+    indirect=True,
+)
 def test_the_losses_fall(make):
     """The unmasking losses of 40 steps; seen at 0.69 to 0.70 (XLM-R: 0.59 to 0.60) of the start, over seeds."""
     trainer = make(max_steps=40, learning_rate=5e-3, logging_steps=5, max_rows=32, warmup_steps=0.1)

@@ -11,9 +11,7 @@ from .conftest import Stop
 pytestmark = pytest.mark.trains
 
 STEPS = 11
-COMMON = dict(
-    max_steps=STEPS, save_strategy="steps", save_steps=1, logging_steps=1, language_drop=0.4
-)
+COMMON = dict(max_steps=STEPS, save_strategy="steps", logging_steps=1, language_drop=0.4)
 # four updates an epoch, the last of a single batch
 ACCUMULATED = {"gradient_accumulation_steps": 2}
 WORKERS = {"dataloader_num_workers": 1, "dataloader_persistent_workers": True}
@@ -28,7 +26,7 @@ def test_a_killed_run_is_the_unbroken_one(make_trainer, toy, toy_tokenizer, opti
 
     def make():
         model = toy.make_model(toy_tokenizer, attention_dropout=0.3)
-        return make_trainer("contrastive", model=model, **COMMON, **options)
+        return make_trainer("contrastive", model=model, save_steps=step, **COMMON, **options)
 
     whole = make()
     torch.manual_seed(1)

@@ -58,6 +58,7 @@ def recipe(teacher, tmp_path, write_recipe):
     return write
 
 
+@pytest.mark.slow
 @pytest.mark.trains
 def test_speech_learns_the_space(recipe, teacher, tmp_path):
     options = dict(
@@ -105,8 +106,15 @@ FROZEN = {
 
 
 @pytest.mark.trains
-@pytest.mark.parametrize("frozen, layers", [(-1, ""), (0, "01"), (1, "1")])
-@pytest.mark.parametrize("kind", FROZEN)
+@pytest.mark.parametrize(
+    "kind, frozen, layers",
+    [
+        ("seamless_m4t", -1, ""),
+        ("seamless_m4t", 0, "01"),
+        ("seamless_m4t", 1, "1"),
+        ("whisper", 1, "1"),
+    ],
+)
 def test_frozen_layers_keep_their_weights_and_the_statistics_of_batch_norm(
     recipe, tmp_path, kind, frozen, layers
 ):

@@ -6,16 +6,26 @@ import numpy as np
 import pytest
 from datasets import Dataset, DatasetDict
 
-mteb = pytest.importorskip("mteb")
-
-from hf_echo.evaluation import evaluate_xsim  # noqa: E402
-from hf_echo.evaluation.benchmarks.mteb_model import EchoForMTEB, language_of, write_results  # noqa: E402
-from hf_echo.inference import encode, load_encoder  # noqa: E402
+from hf_echo.evaluation import evaluate_xsim
+from hf_echo.inference import encode, load_encoder
 
 
 @pytest.fixture(scope="module")
-def model(toy_folders):
-    return EchoForMTEB(str(toy_folders["release"]))
+def mteb():
+    """Imported by the worker that needs it: every worker collects every file, and mteb takes seconds."""
+    return pytest.importorskip("mteb")
+
+
+@pytest.fixture(scope="module")
+def mteb_model(mteb):
+    from hf_echo.evaluation.benchmarks import mteb_model
+
+    return mteb_model
+
+
+@pytest.fixture(scope="module")
+def model(mteb_model, toy_folders):
+    return mteb_model.EchoForMTEB(str(toy_folders["release"]))
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +35,7 @@ def checkpoint(toy_folders):
 
 
 @pytest.fixture(scope="module")
-def task(toy):
+def task(mteb, toy):
     """mteb's own task on an n-way table of this machine: find the English translations."""
     texts = {}
     for row in toy.nway_rows():
@@ -37,24 +47,27 @@ def task(toy):
     return task
 
 
-def evaluated(model, task):
-    return mteb.evaluate(model, task, cache=None, show_progress_bar=False).task_results[0]
+@pytest.fixture
+def evaluated(mteb, model, task):
+    """evaluated(): the result of the task."""
+    options = {"cache": None, "show_progress_bar": False}
+    return lambda: mteb.evaluate(model, task, **options).task_results[0]
 
 
-def test_bitext_accuracy_is_our_xsim(model, checkpoint, task, toy):
+def test_bitext_accuracy_is_our_xsim(evaluated, checkpoint, toy):
     table = evaluate_xsim(lambda texts, lang: encode(*checkpoint, texts, lang), toy.nway_rows())
     error_rates = {f"{row['lang']}-eng_Latn": row["xsim"] for row in table.rows}
 
-    scores = evaluated(model, task).scores["test"]
+    scores = evaluated().scores["test"]
 
     assert len(scores) == len(error_rates)
     for score in scores:
         assert score["accuracy"] == pytest.approx(1 - error_rates[score["hf_subset"]] / 100)
 
 
-def test_mteb_warns_of_no_prompt(model, task, caplog, recwarn):
+def test_mteb_warns_of_no_prompt(evaluated, caplog, recwarn):
     """Its own wrapper warns about every prompt of a language."""
-    evaluated(model, task)
+    evaluated()
 
     messages = caplog.messages + [str(warning.message) for warning in recwarn]
     assert not [
@@ -63,7 +76,7 @@ def test_mteb_warns_of_no_prompt(model, task, caplog, recwarn):
 
 
 @pytest.fixture(scope="module")
-def metadata():
+def metadata(mteb):
     return mteb.get_task("NTREXBitextMining").metadata
 
 
@@ -80,8 +93,8 @@ def metadata():
         ("zho", None),
     ],
 )
-def test_language_of_a_subset(metadata, subset, lang):
-    assert language_of(metadata, subset) == lang
+def test_language_of_a_subset(mteb_model, metadata, subset, lang):
+    assert mteb_model.language_of(metadata, subset) == lang
 
 
 def test_the_language_goes_into_the_prompt(model, checkpoint, metadata):
@@ -94,13 +107,12 @@ def test_the_language_goes_into_the_prompt(model, checkpoint, metadata):
 
 
 @pytest.fixture(scope="module")
-def results(toy_folders, task, tmp_path_factory):
-    return write_results(
-        str(toy_folders["release"]), [task], tmp_path_factory.mktemp("results"), "abc"
-    )
+def results(mteb_model, toy_folders, task, tmp_path_factory):
+    out = tmp_path_factory.mktemp("results")
+    return mteb_model.write_results(str(toy_folders["release"]), [task], out, "abc")
 
 
-def test_results_are_those_that_mteb_reads(results):
+def test_results_are_those_that_mteb_reads(mteb, results):
     cache = mteb.ResultCache(results)
 
     loaded = cache.load_results(["local/release"], ["NTREXBitextMining"], require_model_meta=False)
@@ -109,7 +121,7 @@ def test_results_are_those_that_mteb_reads(results):
 
 
 @pytest.fixture
-def meta(results):
+def meta(mteb, results):
     """The ModelMeta of the written file, read as in mteb's own module of models."""
     names = {
         "ModelMeta": mteb.models.ModelMeta,
