@@ -234,17 +234,7 @@ def pair_tables(
     table = dataset.with_format("arrow")[:]  # all rows are in memory, never all pairs
     text = table["text"].cast(pa.large_string()).combine_chunks()
     lang = table["lang"].combine_chunks()
-    names = set(pc.unique(lang).to_pylist())
-    # A language that is asked for and not there is an error, not an empty result.
-    needed = [*(languages or ()), *([] if direction == "all" else [pivot])]
-    absent = [name for name in needed if name not in names]
-    if absent:
-        raise ValueError(
-            f"no row in {absent[0]!r} in the n-way dataset; its languages: {', '.join(sorted(names))}"
-        )
-    chosen = set(languages or names)
-    others = sorted(chosen if direction == "all" else chosen - {pivot})
-    sides = {"all": (others, others), "x_eng": (others, [pivot]), "eng_x": ([pivot], others)}
+    sources, targets = _languages(pc.unique(lang).to_pylist(), direction, languages, pivot)
     # DuckDB pairs the numbers of rows; texts are taken by number, block by block.
     with duckdb.connect() as db:
         db.register(
@@ -252,7 +242,7 @@ def pair_tables(
         )
         pairs = db.sql(
             f"{PAIRS} {f'LIMIT {limit}' if limit else ''}",
-            params=[*sides[direction], seed, max_per_id or 2**62],
+            params=[sources, targets, seed, max_per_id or 2**62],
         )
         batch = None
         for batch in pairs.to_arrow_reader(BLOCK):
@@ -266,3 +256,22 @@ def pair_tables(
         raise ValueError(
             f"no id has two languages for direction={direction!r}; use another direction or more languages"
         )
+
+
+def _languages(
+    names: Sequence[str], direction: str, languages: Sequence[str] | None, pivot: str
+) -> tuple[list[str], list[str]]:
+    """The languages of the sources, and of the targets."""
+    # A language that is asked for and not there is an error, not an empty result.
+    needed = list(languages or ())
+    if direction != "all":
+        needed.append(pivot)
+    for name in needed:
+        if name not in names:
+            listing = ", ".join(sorted(names))
+            raise ValueError(f"no row in {name!r} in the n-way dataset; its languages: {listing}")
+    chosen = sorted(set(languages or names))
+    if direction == "all":
+        return chosen, chosen
+    others = [name for name in chosen if name != pivot]
+    return (others, [pivot]) if direction == "x_eng" else ([pivot], others)

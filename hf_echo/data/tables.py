@@ -207,12 +207,8 @@ def checked_tables(
             # The row numbers of a block become the numbers of lines.
             table, numbered = convert(columns)
             wrong = sorted(block.bad + [(lines[row], reason) for row, reason in numbered])
-            if limit is not None and good + len(table) >= limit:  # later rows are not checked
-                table = table.slice(0, limit - good)
-                failed = {line for line, _ in wrong}
-                good_lines = [line for line in lines if line not in failed]
-                last = good_lines[len(table) - 1]
-                wrong = [(line, reason) for line, reason in wrong if line <= last]
+            if limit is not None and good + len(table) >= limit:
+                table, wrong = _first_rows(limit - good, table, lines, wrong)
             for line, reason in wrong:
                 bad.add(part.label, line, reason)
             if streaming and not bad.skip:
@@ -225,6 +221,16 @@ def checked_tables(
     is_bad_row_said = bad.reasons and not bad.skip
     if not good and not streaming and not is_bad_row_said:
         raise ValueError(_no_good_row(plans, splits, bad))
+
+
+def _first_rows(
+    count: int, table: pa.Table, lines: Sequence[int], wrong: list[tuple[int, str]]
+) -> tuple[pa.Table, list[tuple[int, str]]]:
+    """The first good rows of a block, and the bad ones before the last of them: later rows are not checked."""
+    failed = {line for line, _ in wrong}
+    good_lines = [line for line in lines if line not in failed]
+    last = good_lines[count - 1]
+    return table.slice(0, count), [(line, reason) for line, reason in wrong if line <= last]
 
 
 def _no_good_row(plans: Sequence[Plan], splits: Collection[str], bad: BadRows) -> str:

@@ -309,7 +309,7 @@ def _gathered(
         files = [stack.enter_context(open_output(copy)) for copy in copies]
         for paths in documents:
             try:
-                sentences = [
+                pair = [
                     document_sentences(path, lang, reading.column, raw)
                     for path, lang in zip(paths, reading.langs, strict=True)
                 ]
@@ -320,11 +320,10 @@ def _gathered(
                 left_out["files that are no text or empty, and their partners"] += 2
                 continue
             kept.append(paths)
-            for side, (numbered, blank_lines) in enumerate(sentences):
+            for side, (numbered, blank_lines) in enumerate(pair):
+                files[side].writelines(f"{sentence}\n" for _, sentence in numbered)
                 start = len(line_numbers[side])
-                for number, sentence in numbered:
-                    files[side].write(f"{sentence}\n")
-                    line_numbers[side].append(number)
+                line_numbers[side] += [number for number, _ in numbered]
                 bounds[side].append((start, len(line_numbers[side])))
                 blank[side] += blank_lines
     if not kept:
