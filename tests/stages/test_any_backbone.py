@@ -123,7 +123,12 @@ def own(request, toy):
 
 
 @pytest.mark.parametrize(
-    "stage", ["seq2seq", "hard_negatives", pytest.param("token", marks=pytest.mark.slow)]
+    "stage",
+    [
+        "hard_negatives",
+        pytest.param("seq2seq", marks=pytest.mark.slow),
+        pytest.param("token", marks=pytest.mark.slow),
+    ],
 )
 def test_with_the_tokenizer_of_the_backbone(make_trainer, toy, own, tmp_path, stage):
     """Without language prompts; what is saved opens with the same embeddings."""
