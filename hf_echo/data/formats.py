@@ -159,39 +159,45 @@ def open_file(
         raise ValueError(
             f"{path}: subtitles hold one language; give two files, whose cues translate each other"
         )
-    # Files of translations by language: their first units say which languages there are.
     if suffix in UNITS:
-        if suffix == ".xml" and root_of(path) != "cesAlign":
-            raise ValueError(
-                f"{path}: XML, but not a sentence alignment of OPUS (cesAlign); use one of {KNOWN}"
-            )
-        units = partial(UNITS[suffix], path)
-        sides = Sides(str(path), language_names(units(), langs), langs)
-        return pair_part(str(path), units, sides, langs, path)
+        return _open_units(path, suffix, langs)
     # Columnar files say their columns in the schema.
     if suffix in (".parquet", ".arrow"):
         with named(path):
             names = flat_names(_schema(path))
         _check_header(path, names)
         return Part(str(path), names, partial(_read_columnar, path), path)
-    # Objects: the columns are the keys of the first block.
     if suffix.startswith(".json"):
-        blocks = _json_blocks(path)
-        rows, numbers, bad, _ = next(blocks, ([], [], [], 0))
-        if not rows:
-            where = f"{path}: no row"
-            if bad:
-                line, reason = bad[0]
-                where = f"{path}:{line}: {reason}"
-            raise ValueError(
-                f"{where}; write one JSON object per line, or in a .json file one array of objects"
-            )
-        # those of the first block
-        columns = list(dict.fromkeys(chain.from_iterable(map(_flat_keys, rows))))
-        return Part(
-            str(path), columns, partial(_read_json, path), path, next(blocks, None) is not None
-        )
+        return _open_json(path)
     return _open_delimited(path, suffix, is_header, without_header)
+
+
+def _open_units(path: Path, suffix: str, langs: Languages) -> Part:
+    """A file of translations by language: its first units say which languages there are."""
+    if suffix == ".xml" and root_of(path) != "cesAlign":
+        raise ValueError(
+            f"{path}: XML, but not a sentence alignment of OPUS (cesAlign); use one of {KNOWN}"
+        )
+    units = partial(UNITS[suffix], path)
+    sides = Sides(str(path), language_names(units(), langs), langs)
+    return pair_part(str(path), units, sides, langs, path)
+
+
+def _open_json(path: Path) -> Part:
+    """Objects: the columns are the keys of the first block."""
+    blocks = _json_blocks(path)
+    rows, _, bad, _ = next(blocks, ([], [], [], 0))
+    if not rows:
+        where = f"{path}: no row"
+        if bad:
+            line, reason = bad[0]
+            where = f"{path}:{line}: {reason}"
+        raise ValueError(
+            f"{where}; write one JSON object per line, or in a .json file one array of objects"
+        )
+    columns = list(dict.fromkeys(chain.from_iterable(map(_flat_keys, rows))))
+    has_more = next(blocks, None) is not None
+    return Part(str(path), columns, partial(_read_json, path), path, has_more)
 
 
 def _open_delimited(
