@@ -130,7 +130,7 @@ class Sides:
                 return [], {f"units without text in {lang}": 1}
             texts_of_sides.append(best_texts)
             left_out += others
-        rows = []
+        rows: list[tuple[str, ...]] = []
         for source, target in product(*texts_of_sides):
             rows.append((source, target, *self.codes))
         return rows, left_out

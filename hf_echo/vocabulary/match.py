@@ -70,11 +70,11 @@ class Vocabulary:
         for token in sorted(ids, key=ids.get):
             if ids[token] not in added_tokens and ids[token] not in roles.values():
                 ordinary[_bytes_of(token, kind)] = ids[token]
-        for token_id, token in added_tokens.items():
-            if token.special or token_id in roles.values():
-                special[token.content] = token_id
+        for token_id, added in added_tokens.items():
+            if added.special or token_id in roles.values():
+                special[added.content] = token_id
             else:
-                ordinary.setdefault(token.content.encode(), token_id)
+                ordinary.setdefault(added.content.encode(), token_id)
         size = max(backend.get_vocab().values()) + 1
         return cls(kind, ordinary, special, roles, size, backend.model)
 
