@@ -66,14 +66,14 @@ class Table:
         content = {"rows": self.rows, "average": self.average, "notes": self.notes}
         return json.dumps(content, ensure_ascii=False, indent=indent)
 
-    def to_markdown(self, columns: Sequence[str] | None = None, digits: int = 2) -> str:
+    def to_markdown(self, columns: Sequence[str] | None = None) -> str:
         header = list(columns or self.columns)
         rows = list(self.rows)
         if self.average:
             rows.append(self.average)
         cells = []
         for row in rows:
-            cells.append([cell_text(row.get(name), digits) for name in header])
+            cells.append([cell_text(row.get(name)) for name in header])
         return markdown_table(header, cells)
 
 

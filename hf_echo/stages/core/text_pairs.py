@@ -90,7 +90,8 @@ def load_tokenizer(
         found = AutoTokenizer.from_pretrained(snapshot(name))
         return found if isinstance(found, EchoTokenizer) else EchoTokenizer.around(found)
     if isinstance(dataset, PreparedParallel):
-        return AutoTokenizer.from_pretrained(dataset.folder / TOKENIZER)
+        tokenizer: EchoTokenizer = AutoTokenizer.from_pretrained(dataset.folder / TOKENIZER)
+        return tokenizer
     from ...vocabulary import train_tokenizer
 
     texts = concatenate_datasets(
