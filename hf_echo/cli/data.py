@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import typer
 
-from ..steps.training_data import run_pipeline
+from ..steps.training_data import PrepareData, run_pipeline
 from ..utils.settings import CHECKPOINT, DATA, DefaultOf, Step, setting, step
 from .options import (
     Executor,
@@ -24,6 +24,64 @@ from .options import (
 
 def paths(help: str = "files, folders or Hub datasets of parallel rows") -> Any:
     return setting(help, argument=True, reads=DATA)
+
+
+@step(
+    "data prepare",
+    operation="prepare_data",
+    example="hf-echo data prepare outputs/strict/data outputs/prepared --tokenizer outputs/tokenizer --workers 8",
+)
+class Prepare(PrepareData):
+    """Tokenize training data into shards that every process of a training run maps into memory.
+
+    Then `train_data: OUT` in a recipe of a text stage. A second call makes only what is missing.
+
+    Of a recipe it takes the data, the tokenizer, the longest text and the choice of rows (source_languages, hard
+    negatives by rule, the rows of an extension or a distillation), and the embeddings of a guide or teacher are
+    computed and stored beside the shards. The run of the recipe with `train_data=OUT` is then that of the data.
+    """
+
+    data: str = setting(
+        "parallel data, as train_data of a recipe; or the recipe of a text stage: a YAML file or an included one",
+        argument=True,
+        reads=DATA,
+    )
+    tokenizer: str | None = setting(
+        "tokenizer of the model: checkpoint, folder or Hub name; a recipe has its own",
+        None,
+        reads=CHECKPOINT,
+    )
+    overrides: dict = setting("values in place of the recipe's, KEY=VALUE", dict, option="--set")
+    executor: Executor = setting(
+        "where guide or teacher run: this process, or ray: all GPUs of the cluster at RAY_ADDRESS, or of this machine",
+        "local",
+        recorded=False,
+    )
+
+    def prepare(self) -> dict[str, Any]:
+        from ..steps.prepare import is_recipe, prepare_recipe
+        from ..utils.executors import executor_named
+
+        if not is_recipe(self.data):
+            if self.tokenizer is None:
+                raise ValueError(
+                    "--tokenizer is missing: the tokenizer of the model that will be trained"
+                )
+            if self.overrides:
+                raise ValueError("--set changes a recipe, and the first argument names data")
+            return super().prepare()
+        if self.tokenizer or self.data_options:
+            raise ValueError(
+                "--tokenizer and --data-option are the recipe's own: --set KEY=VALUE changes the recipe"
+            )
+        return prepare_recipe(
+            self.data,
+            self.output_dir,
+            self.overrides,
+            shard_rows=self.shard_rows,
+            workers=self.workers,
+            executor=executor_named(self.executor),
+        )
 
 
 @step(

@@ -344,33 +344,18 @@ class Speak(Operation):
         return True  # the lineage is written last
 
 
-@step(
-    "data prepare",
-    operation="prepare_data",
-    example="hf-echo data prepare outputs/strict/data outputs/prepared --tokenizer outputs/tokenizer --workers 8",
-)
+@step(operation="prepare_data")
 class PrepareData(Operation):
     """Tokenize training data into shards that every process of a training run maps into memory.
 
-    Then `train_data: OUT` in a recipe of a text stage. A second call makes only what is missing.
-
-    Of a recipe it takes the data, the tokenizer, the longest text and the choice of rows (source_languages, hard
-    negatives by rule, the rows of an extension or a distillation), and the embeddings of a guide or teacher are
-    computed and stored beside the shards. The run of the recipe with `train_data=OUT` is then that of the data.
+    Then `train_data: OUT` in a recipe of a text stage. A second call makes only the shards that are missing.
     """
 
-    data: str = setting(
-        "parallel data, as train_data of a recipe; or the recipe of a text stage: a YAML file or an included one",
-        argument=True,
-        reads=DATA,
-    )
+    data: str = setting("parallel data, as train_data of a recipe", argument=True, reads=DATA)
     output_dir: str = output("folder of the shards")
-    tokenizer: str | None = setting(
-        "tokenizer of the model: checkpoint, folder or Hub name; a recipe has its own",
-        None,
-        reads=CHECKPOINT,
+    tokenizer: str = setting(
+        "tokenizer of the model: checkpoint, folder or Hub name", reads=CHECKPOINT
     )
-    overrides: dict = setting("values in place of the recipe's, KEY=VALUE", dict, option="--set")
     data_options: dict = setting("further arguments of load_parallel", dict, option="--data-option")
     max_length: int = setting(
         "tokens of a text, as in the recipe; longer ones are cut, with a warning",
@@ -388,106 +373,35 @@ class PrepareData(Operation):
         least=1,
         recorded=False,
     )
-    executor: ExecutorName = setting(
-        "where guide or teacher run: this process, or ray: all GPUs of the cluster at RAY_ADDRESS, or of this machine",
-        "local",
-        recorded=False,
-    )
 
     def make(self) -> dict[str, Any]:
-        from ..data.prepared import prepare_parallel
-        from ..inference.shard_embeddings import embed_shards
-        from ..utils.executors import executor_named
-        from ..utils.lineage import write_lineage
-
-        chosen = self._of_recipe() if _is_recipe(self.data) else self._of_data()
-        report = prepare_parallel(
-            chosen.rows,
-            chosen.tokenizer,
-            self.output_dir,
-            max_length=chosen.max_length,
-            shard_rows=self.shard_rows,
-            workers=self.workers,
-            row_choice=chosen.row_choice,
-        )
-        # A guide or teacher embeds each shard once, before the run.
-        if chosen.encoder is not None:
-            executor = executor_named(self.executor)
-            report["embedded_shards"] = embed_shards(
-                chosen.rows, self.output_dir, chosen.encoder, executor=executor
-            )
-        lineage = dict(parents=self.names(CHECKPOINT), data=self.names(DATA), results=report)
-        write_lineage(self.output_dir, str(self.operation), self.names(None), **lineage)
+        report = self.prepare()
+        self.write_record(report)
         return {"output_dir": self.output_dir, **report}
 
-    def _of_data(self) -> RowsToPrepare:
+    def prepare(self) -> dict[str, Any]:
         from ..data import load_parallel
+        from ..data.prepared import prepare_parallel
         from ..modeling import EchoTokenizer
         from ..vocabulary.loading import load_tokenizer
 
-        if self.tokenizer is None:
-            raise ValueError(
-                "--tokenizer is missing: the tokenizer of the model that will be trained"
-            )
-        if self.overrides:
-            raise ValueError("--set changes a recipe, and the first argument names data")
         tokenizer = load_tokenizer(self.tokenizer)
         if not isinstance(tokenizer, EchoTokenizer):
             tokenizer = EchoTokenizer.around(tokenizer)
         rows = load_parallel(self.data, **self.data_options)
-        return RowsToPrepare(rows, tokenizer, self.max_length)
+        options = dict(max_length=self.max_length, shard_rows=self.shard_rows, workers=self.workers)
+        return prepare_parallel(rows, tokenizer, self.output_dir, **options)
 
-    def _of_recipe(self) -> RowsToPrepare:
-        from ..data.prepared import PreparedParallel
-        from .data import row_choice, shard_encoder, training_rows
-        from .recipe import Training, find_recipes, read_recipe
+    def write_record(self, report: dict[str, Any]) -> None:
+        from ..utils.lineage import write_lineage
 
-        if self.tokenizer or self.data_options:
-            raise ValueError(
-                "--tokenizer and --data-option are the recipe's own: --set KEY=VALUE changes the recipe"
-            )
-        (path,) = find_recipes(self.data)
-        training = read_recipe(path, self.overrides)
-        if not isinstance(training, Training) or not training.stage.reads_pairs:
-            raise ValueError(f"{path} is not the recipe of a stage that trains on text pairs")
-        stage = training.stage
-        loaded = stage.load_rows(training.data)
-        if isinstance(loaded, PreparedParallel):
-            raise ValueError(
-                f"train_data of {path} is prepared already: {training.data.train_data}"
-            )
-        # The rows that the run itself would choose.
-        rows = training_rows(stage, training.data, training.config, loaded)
-        return RowsToPrepare(
-            rows,
-            stage.open_processor(training.model, rows, training.config, None),
-            training.config.max_length,
-            row_choice(stage, training.data, training.config),
-            shard_encoder(stage, training.model, training.data, training.config),
-        )
+        lineage = dict(parents=self.names(CHECKPOINT), data=self.names(DATA), results=report)
+        write_lineage(self.output_dir, str(self.operation), self.names(None), **lineage)
 
     def is_whole(self) -> bool:
         from ..data.prepared import PREPARED
 
         return (Path(self.output_dir) / PREPARED).is_file()
-
-
-@dataclass
-class RowsToPrepare:
-    """What `PrepareData` writes: rows, their tokenizer, and a frozen encoder (`ShardEncoder`) that embeds them."""
-
-    rows: Any
-    tokenizer: Any
-    max_length: int
-    row_choice: dict[str, Any] | None = None
-    encoder: Any = None
-
-
-def _is_recipe(name: str) -> bool:
-    """A YAML file, or a recipe of the package."""
-    from .recipe import RECIPES
-
-    return name.endswith((".yaml", ".yml")) or (RECIPES / f"{name}.yaml").is_file()
 
 
 @step(

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from hf_echo.cli.data import Prepare
 from hf_echo.data import prepared
 from hf_echo.data.prepared import (
     PreparedParallel,
@@ -19,7 +20,6 @@ from hf_echo.steps import data as run_data
 from hf_echo.steps.data import shard_encoder
 from hf_echo.steps.recipe import read_recipe
 from hf_echo.steps.training import train_recipe
-from hf_echo.steps.training_data import PrepareData
 from hf_echo.utils.files import read_json
 from hf_echo.utils.vectors import unit_length
 
@@ -315,7 +315,7 @@ def test_a_run_on_prepared_data_learns_what_the_data_teach(
     guided_recipe, prepared_recipe, tmp_path
 ):
     """Guide and rows are those of the recipe: the losses of a step with all rows in one batch are equal."""
-    step = PrepareData(data=str(guided_recipe), output_dir=str(tmp_path / "one"))
+    step = Prepare(data=str(guided_recipe), output_dir=str(tmp_path / "one"))
     step.run()
     settings = dict(max_steps=1, save_steps=1, max_tokens=100_000, language_drop=0.0)
     settings |= guided(tmp_path)
