@@ -232,6 +232,7 @@ def _backbone(
     given: PreTrainedConfig | dict | None, options: dict, attention: str
 ) -> tuple[Any, dict]:
     """The backbone's configuration, and the options that are not fields of it."""
+    # Its class: of a configuration, or by the model type of a mapping.
     if given is None or isinstance(given, str):
         given = {"model_type": given or "llama"}
     is_config = isinstance(given, PreTrainedConfig)
@@ -241,6 +242,7 @@ def _backbone(
             "need a newer version, or code of its own, which an Echo checkpoint cannot carry"
         )
     kind = type(given) if is_config else CONFIG_MAPPING[given["model_type"]]
+    # Options that are fields of the backbone go there, the others stay with the encoder.
     own = {f.name for f in fields(kind)} | {
         *kind.attribute_map,
         "is_causal",
@@ -252,6 +254,7 @@ def _backbone(
     if flat or not is_config:
         values = given.to_dict() if is_config else given
         given = kind(**{k: v for k, v in values.items() if k != "model_type"} | flat)
+    # Attention to both sides, whatever the model had.
     if attention == "both" and getattr(given, "is_causal", None) is None:
         given.is_causal = False
         if getattr(
@@ -260,6 +263,7 @@ def _backbone(
             given.is_decoder = False
     if hasattr(given, "use_cache"):
         given.use_cache = False
+    # Only text models, and of encoder-decoders the encoder.
     for name in ("vocab_size", "hidden_size"):
         if not isinstance(getattr(given, name, None), int):
             raise ValueError(

@@ -67,7 +67,8 @@ class EchoSpeechConfig(PreTrainedConfig):
 
     def validate_pooler(self) -> None:
         for name in ("embedding_size", "pooler_layers", "pooler_hidden_size", "pooler_heads"):
-            if not isinstance(value := getattr(self, name), int) or value <= 0:
+            value = getattr(self, name)
+            if not isinstance(value, int) or value <= 0:
                 raise ValueError(f"{name} must be a positive number, not {value!r}")
         if self.pooler_hidden_size % self.pooler_heads:
             raise ValueError(

@@ -137,6 +137,7 @@ def _read_file(audio: Any, sampling_rate: int, name: str) -> Iterator[np.ndarray
     if not isinstance(audio, bytes) and not Path(audio).is_file():
         raise FileNotFoundError(f"no audio file {audio}")
     try:
+        # Blocks of about a million samples, mixed and resampled one by one.
         with soundfile.SoundFile(audio_source(audio)) as file:
             resample = resampler(file.samplerate, sampling_rate, name)
             size = max(BLOCK // file.channels, 1)
@@ -148,6 +149,7 @@ def _read_file(audio: Any, sampling_rate: int, name: str) -> Iterator[np.ndarray
                 last = len(block) < size
                 mono = block.mean(1) if block.shape[1] > 1 else block[:, 0]
                 yield mono if resample is None else resample(mono, last)
+            # What is cut off, as the container or the header tells.
             missing = lost_end(audio)
             if (
                 (cut := CUT_OFF.search(file.extra_info))

@@ -84,6 +84,7 @@ def greedy_decode(
     start = prepare(
         decoder, sentence_embedding, prompt_ids, max_new_tokens, eos_token_id, no_repeat_ngram_size
     )
+    # The prompt is read as one row, in the first step; then each row its own token.
     constants = start.constants
     cache = empty_cache(decoder, start, batch, len(prompt_ids) + max_new_tokens)
     device = sentence_embedding.device
@@ -98,11 +99,13 @@ def greedy_decode(
             decoder.model, ids, position, constants, cache, start.rotary_at(position, ids.shape[1])
         )
         position += ids.shape[1]
+        # The next token of each row that still runs.
         logits = decoder.lm_head(hidden)
         if start.no_repeat_ngram_size:
             so_far = torch.cat([prompt.expand(len(rows), -1), written[rows, :step]], 1)
             ban_repeated_ngrams(logits, so_far, start.no_repeat_ngram_size)
         token = _argmax(logits)
+        # Rows that have ended leave the batch.
         stays = torch.isin(token, start.ends, invert=True)
         written[rows[stays], step] = token[stays]
         if not stays.any():
@@ -301,6 +304,7 @@ def decode_step(
     for layer, constant, keys, values in zip(
         model.layers, constants, cache[::2], cache[1::2], strict=True
     ):
+        # Keys and values of the new tokens join the cache: (batch, heads, position + new, head_dim).
         attention = layer.self_attn
         normed = layer.input_layernorm(hidden)
         keys[:, :, position:end] = _rotate(_heads(attention.k_proj(normed), attention), *rotary)
@@ -309,6 +313,7 @@ def decode_step(
             mask is None and layer is model.layers[-1]
         ):  # earlier tokens need only keys and values here
             hidden, normed, *rotary = (part[:, -1:] for part in (hidden, normed, *rotary))
+        # Attention over what the cache holds, one constant of the memory, then the MLP.
         query = _rotate(_heads(attention.q_proj(normed), attention), *rotary)
         filled_keys = keys[: len(query), :, :end]
         filled_values = values[: len(query), :, :end]

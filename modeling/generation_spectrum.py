@@ -78,7 +78,7 @@ class SpectrumGeneration:
                 those before them, as in sentence-level language modelling.
 
         Raises:
-            ValueError: a tower without BOE; embeddings with NaN.
+            ValueError: a tower without BOE; embeddings with NaN; too many sentences.
         """
         documents = [embeddings] if _is_matrix(embeddings) else list(embeddings)
         if not self.tower.boe.any():
@@ -86,8 +86,13 @@ class SpectrumGeneration:
                 "the tower has no BOE: call model.tower.set_boe(encode([model.config.boe_text])[0])"
             )
         documents = [torch.as_tensor(document, device=self.device) for document in documents]
-        for document in documents:
+        limit = self.config.max_position_embeddings
+        for number, document in enumerate(documents, 1):
             check_finite(document)
+            if len(document) > limit:
+                raise ValueError(
+                    f"document {number} has {len(document):,} sentences, the limit is {limit:,}: split it"
+                )
 
         # BOE stands before the sentences: (documents, 1 + longest, embedding_size), with padding behind.
         lengths = torch.tensor([len(document) + 1 for document in documents], device=self.device)

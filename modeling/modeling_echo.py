@@ -100,6 +100,7 @@ class EchoForTranslation(EchoPreTrainedModel):
         Raises:
             ValueError, OSError: no decoder, or damaged weights (see `EchoPreTrainedModel.from_pretrained`).
         """
+        # A training checkpoint holds both parts under one configuration.
         hub = {k: kwargs[k] for k in HUB_OPTIONS if k in kwargs}
         if config is None:
             check_files(EchoEncoder, str(pretrained_model_name_or_path))
@@ -112,6 +113,7 @@ class EchoForTranslation(EchoPreTrainedModel):
                 found = GenerationConfig.from_pretrained(pretrained_model_name_or_path, **hub)
                 (loaded[0] if isinstance(loaded, tuple) else loaded).generation_config = found
             return loaded
+        # Else it is a release: the encoder in the root, the decoder in its folder.
         if (
             Path(pretrained_model_name_or_path).is_dir()
             and not (Path(pretrained_model_name_or_path) / DECODER_FOLDER).is_dir()
@@ -119,6 +121,7 @@ class EchoForTranslation(EchoPreTrainedModel):
             raise FileNotFoundError(
                 f"{pretrained_model_name_or_path} holds an encoder only; translating needs a folder {DECODER_FOLDER}/"
             )
+        # The decoder may be one of another library, such as SONAR's.
         kwargs.pop("subfolder", None)
         if config._attn_implementation:  # AutoModel has moved it there
             kwargs.setdefault("attn_implementation", config._attn_implementation)
@@ -128,6 +131,7 @@ class EchoForTranslation(EchoPreTrainedModel):
         other_class = OTHER_TRANSLATION_MODELS.get(of_decoder.get("model_type"))
         if other_class is not None:
             return other_class.from_pretrained(pretrained_model_name_or_path, *args, **kwargs)
+        # Both parts are opened by themselves and joined; an adapter is loaded at the end.
         of_adapter = dict(
             kwargs.pop("adapter_kwargs", None) or {}
         )  # of both parts: loaded when they are joined
@@ -160,6 +164,7 @@ class EchoForTranslation(EchoPreTrainedModel):
         )
         config._attn_implementation = encoder.config._attn_implementation
         config.name_or_path = encoder.name_or_path
+        # No weights are made: both parts bring theirs.
         with torch.device("meta"):
             model = cls(config)
         model.encoder = encoder
@@ -348,6 +353,7 @@ class EchoForTranslation(EchoPreTrainedModel):
             "give decoder_input_ids=torch.tensor([tokenizer.decoder_prompt_ids('eng_Latn')] * rows), "
             "or use pipeline('sonar-translation')"
         )
+        # Only a decoder of one language has a prompt by itself.
         languages = self.decoder.config.languages or []
         if len(languages) != 1:
             known = (
@@ -356,6 +362,7 @@ class EchoForTranslation(EchoPreTrainedModel):
                 else "does not say which languages it writes"
             )
             raise ValueError(f"the decoder {known} and needs a prompt that names one: {advice}")
+        # Its tokenizer is opened once.
         if self._default_prompt is None:
             try:
                 tokenizer = (

@@ -207,7 +207,8 @@ def check_files(model_class: type[EchoPreTrainedModel], folder: str) -> None:
                 f"{folder} has no {name}: it is not a checkpoint that {model_class.__name__} opens"
             )
     for name in ("tokenizer.json", "tokenizer_config.json", "generation_config.json"):
-        if reason := why_incomplete(Path(folder) / name):
+        reason = why_incomplete(Path(folder) / name)
+        if reason:
             raise ValueError(reason)
 
 
@@ -220,10 +221,11 @@ def refuse_outside_shards(folder: Path) -> None:
             raise ValueError(
                 f"{file} is damaged or incomplete: download or copy it again"
             ) from None
-        if wrong := sorted(str(name) for name in names if Path(str(name)).name != name):
-            raise ValueError(
-                f"{file} names {wrong[0]!r}, which is not a file of this folder: do not open it"
-            )
+        for name in sorted(names, key=str):
+            if Path(str(name)).name != name:
+                raise ValueError(
+                    f"{file} names {str(name)!r}, which is not a file of this folder: do not open it"
+                )
 
 
 def why_incomplete(file: Path) -> str | None:
@@ -273,7 +275,8 @@ def why_unreadable(files: list[Path], error: Exception | None = None) -> str | N
 
 def _refuse_incomplete(model: nn.Module, info: dict, place: str) -> None:
     """Check that all tensors are present and finite."""
-    if missing := sorted(info["missing_keys"]):
+    missing = sorted(info["missing_keys"])
+    if missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise ValueError(
             f"{place}: the weights lack the tensor {missing[0]}{more}: download or copy them again"

@@ -285,6 +285,7 @@ class EchoDecoder(EchoPreTrainedModel, GenerationMixin):
         if config is None and pretrained_model_name_or_path is not None:
             hub = {k: kwargs[k] for k in (*HUB_OPTIONS, "subfolder") if k in kwargs}
             values, _ = EchoConfig.get_config_dict(pretrained_model_name_or_path, **hub)
+            # A checkpoint of stage 1 holds its decoder; a release has it in a folder.
             if values.get("model_type") == EchoConfig.model_type and values.get("decoder"):
                 config = EchoDecoderConfig.from_dict(values["decoder"])
                 kwargs["key_mapping"] = {r"^decoder\.": ""}
@@ -294,7 +295,8 @@ class EchoDecoder(EchoPreTrainedModel, GenerationMixin):
                     pretrained_model_name_or_path, **hub | {"subfolder": DECODER_FOLDER}
                 )
             kinds = (EchoConfig.model_type, EchoDecoderConfig.model_type)
-            if (kind := values.get("model_type")) and kind not in kinds:
+            kind = values.get("model_type")
+            if kind and kind not in kinds:
                 raise ValueError(
                     f"{Path(str(pretrained_model_name_or_path)) / (kwargs.get('subfolder') or '')} is a model of type "
                     f"{kind!r}, not {EchoDecoderConfig.model_type!r}"

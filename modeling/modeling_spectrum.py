@@ -121,6 +121,7 @@ class SpectrumModel(SpectrumPreTrainedModel):
             document_ids, positions, prefix: (rows, slots), as in `masks_spectrum.tower_mask`.
             allowed: (rows, slots, cached slots + slots) bool, instead of the mask of `document_ids`.
         """
+        # One document a row: BOE comes in front of its sentences.
         if document_ids is None:
             embeddings = nn.functional.pad(embeddings, (0, 0, 1, 0))
             document_ids = embeddings.new_zeros(embeddings.shape[:2], dtype=torch.long)
@@ -131,6 +132,7 @@ class SpectrumModel(SpectrumPreTrainedModel):
             past_key_values = (
                 DynamicCache()
             )  # of the configuration it would take the decoder's layers
+        # Embeddings as vectors of the tower's width, BOE in its slot: (rows, slots, hidden).
         weight = self.norm.weight
         wide = torch.promote_types(embeddings.dtype, torch.float32)
         embeddings = torch.where(
@@ -139,6 +141,7 @@ class SpectrumModel(SpectrumPreTrainedModel):
         hidden = (self.embedding_projection(embeddings) * self.config.embedding_scale).to(
             weight.dtype
         )
+        # The layers, under the mask of who may read whom.
         if allowed is None:
             allowed = tower_mask(document_ids, positions, prefix)
         mask = attention_mask(allowed, hidden, self.config._attn_implementation)

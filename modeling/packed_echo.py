@@ -89,6 +89,7 @@ def can_pack(encoder: PreTrainedModel) -> bool:
     config = backbone.config
     embeddings = backbone.get_input_embeddings()
     layers = layers_of(backbone)
+    # Only where the result is the same: a plain encoder on the processor, nobody looks inside.
     return (
         not encoder.training
         and len(layers) > 0
@@ -136,6 +137,7 @@ def has_hooks(model: nn.Module) -> bool:
 
 def _is_plain(layer: nn.Module) -> bool:
     """Whether a layer's norms and matrices are those of transformers, with nothing around them."""
+    # The norms and matrices of a layer, by the kind of layer.
     if type(layer) is LlamaDecoderLayer:
         norm_class: type[nn.Module] = LlamaRMSNorm
         norms: list[Any] = [layer.input_layernorm, layer.post_attention_layernorm]
@@ -157,6 +159,7 @@ def _is_plain(layer: nn.Module) -> bool:
         linears += [layer.intermediate.dense, layer.output.dense]
     else:
         return False
+    # Each is that of transformers, with or without a bias as usual.
     if any(type(norm) is not norm_class for norm in norms):
         return False
     for linear in linears:
@@ -555,8 +558,10 @@ def packed_attention(
     Returns:
         (rows, tokens, heads, head_dim), and no attention weights.
     """
+    # Rows as usual.
     if groups is None:
         return _attention_in_float32(module, query, key, value, attention_mask, **options), None
+    # The groups of the packed row, each as (texts, heads, length, head_dim).
     sizes = [group.texts * group.length for group in groups]
     mixed = []
     parts = zip(

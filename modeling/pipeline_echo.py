@@ -62,11 +62,11 @@ class SonarTranslationPipeline(Pipeline):
         super().__init__(*args, batch_size=batch_size, **kwargs)
         name = self.model.config.name_or_path
         if self.tokenizer is None:
-            if self._hears and (place := self.model.decoder_place) != name:
+            place = self.model.decoder_place if self._hears else name
+            if place != name:
                 self.tokenizer = AutoTokenizer.from_pretrained(place).open_target(place)
-            elif (
-                self._hears
-            ):  # by its class: an AutoTokenizer would ask for trust_remote_code again
+            # By its class: an AutoTokenizer would ask for trust_remote_code again.
+            elif self._hears:
                 self.tokenizer = EchoTokenizer.from_pretrained(name, subfolder=DECODER_FOLDER)
             else:
                 self.tokenizer = AutoTokenizer.from_pretrained(name)
@@ -94,9 +94,10 @@ class SonarTranslationPipeline(Pipeline):
         on_long: str | None = None,
         **generate_kwargs: Any,
     ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-        if wrong := {"source_lang", "target_lang"} & set(generate_kwargs):
+        other_names = sorted({"source_lang", "target_lang"} & set(generate_kwargs))
+        if other_names:
             raise ValueError(
-                f"{' and '.join(sorted(wrong))}: the pipeline calls its languages src_lang and tgt_lang"
+                f"{' and '.join(other_names)}: the pipeline calls its languages src_lang and tgt_lang"
             )
         if tgt_lang is not None and not isinstance(tgt_lang, str):
             raise ValueError(f"tgt_lang is one code for all texts of a call, not {tgt_lang!r}")
@@ -117,6 +118,7 @@ class SonarTranslationPipeline(Pipeline):
         src_lang: str | Iterable[str | None] | None = None,
         **kwargs: Any,
     ) -> Any:
+        # Embeddings: one row of the pipeline for each.
         if isinstance(inputs, torch.Tensor) or (
             isinstance(inputs, np.ndarray) and inputs.dtype.kind not in "OSTU"
         ):
@@ -132,6 +134,7 @@ class SonarTranslationPipeline(Pipeline):
                 {"embedding": row} for row in (vectors[None] if vectors.ndim == 1 else vectors)
             ]
             return super().__call__(inputs, **kwargs) if inputs else []
+        # Texts, audio or a data set of transformers, as a list where it has a length.
         if isinstance(inputs, (str, dict, bytes)):
             inputs = [inputs]
         elif self._hears:
@@ -144,6 +147,7 @@ class SonarTranslationPipeline(Pipeline):
             inputs = rows_of(inputs, "inputs")
             if not any(isinstance(given, dict) for given in inputs):
                 check_texts(inputs)  # here, because the row number is known
+        # One language for all texts, or one for each.
         src_lang = langs_of(src_lang, len(inputs), "src_lang")
         if isinstance(src_lang, list):
             inputs = [
@@ -156,6 +160,7 @@ class SonarTranslationPipeline(Pipeline):
     def preprocess(
         self, inputs: dict[str, Any], src_lang: str | None = None, on_long: str | None = None
     ) -> dict[str, Any]:
+        # Embeddings as they are, audio by the encoder.
         if isinstance(inputs, dict) and "embedding" in inputs:
             return {"sentence_embedding": torch.as_tensor(inputs["embedding"]).float()[None]}
         if self._hears:
@@ -169,6 +174,7 @@ class SonarTranslationPipeline(Pipeline):
             raise ValueError(
                 f"sonar-translation takes texts or embeddings, not {type(text).__name__}"
             )
+        # Texts by the tokenizer, which splits or cuts long ones.
         blank = torch.tensor([is_blank(text)])
         on_long = on_long or self.tokenizer.on_long
         if on_long == "split" and not self.model.bottleneck:

@@ -115,9 +115,9 @@ def langs_of(lang: Any, count: int, name: str = "lang") -> str | list[str | None
     Args:
         lang: a code, None, or a container as in `texts_of`.
     """
-    if lang is None or isinstance(lang, str):
-        langs = [lang]
-    elif len(langs := rows_of(lang, name)) != count:
+    is_one = lang is None or isinstance(lang, str)
+    langs = [lang] if is_one else rows_of(lang, name)
+    if not is_one and len(langs) != count:
         raise ValueError(
             f"{count} texts but {len(langs)} languages: give one code, or one per text"
         )
@@ -125,7 +125,7 @@ def langs_of(lang: Any, count: int, name: str = "lang") -> str | list[str | None
         if code is not None and not (isinstance(code, str) and code):
             where = name if lang is code else f"{name} in row {row}"
             raise ValueError(f"{where} is {code!r:.60}; give a code such as 'fra_Latn', or None")
-    return lang if lang is None or isinstance(lang, str) else langs
+    return lang if is_one else langs
 
 
 def rows_of(values: Any, name: str) -> list[Any]:

@@ -68,6 +68,7 @@ def decode_embeddings(
     texts = tokenizer.target.batch_decode(
         [beam for row in candidates for beam in row], skip_special_tokens=True
     )
+    # Each candidate is embedded, and compared with what it translates.
     close = _cosines(
         model, tokenizer, sentence_embedding, [text.strip() for text in texts], target_lang
     )

@@ -194,52 +194,49 @@ class ModularEncoder(InputModule):
         """ids (rows, seq) of each text in its language's vocabulary, mask, and the number of its language (rows,)."""
         texts = [str(text["text"] if isinstance(text, dict) else text) for text in inputs]
         languages = self.languages_of(inputs, texts, prompt)
-        rows = [
-            self.tokenizers[language](text, truncation=True, max_length=self.max_seq_length)[
-                "input_ids"
-            ]
-            for text, language in zip(texts, languages)
-        ]
-        longest = max(map(len, rows), default=0)
-        numbers = {language: number for number, language in enumerate(self.languages)}
+        options = {"truncation": True, "max_length": self.max_seq_length}
+        # Each text in the vocabulary of its language, padded to one length: (rows, seq).
+        ids = []
+        masks = []
+        for text, language in zip(texts, languages):
+            row = torch.tensor(self.tokenizers[language](text, **options)["input_ids"])
+            ids.append(row)
+            masks.append(torch.ones_like(row))
         return {
-            "input_ids": torch.tensor([[*row, *[0] * (longest - len(row))] for row in rows]),
-            "attention_mask": torch.tensor(
-                [[1] * len(row) + [0] * (longest - len(row)) for row in rows]
-            ),
-            "language": torch.tensor([numbers[language] for language in languages]),
+            "input_ids": torch.nn.utils.rnn.pad_sequence(ids, batch_first=True),
+            "attention_mask": torch.nn.utils.rnn.pad_sequence(masks, batch_first=True),
+            "language": torch.tensor([self.languages.index(language) for language in languages]),
         }
 
     def languages_of(
         self, inputs: Sequence[Any], texts: list[str], prompt: str | None
     ) -> list[Any]:
-        given = [
-            (text.get("lang") if isinstance(text, dict) else None) or prompt or None
-            for text in inputs
-        ]
-        if unknown := [i for i, language in enumerate(given) if language is None]:
-            answers = self.identify([texts[i] for i in unknown], self.languages)
-            for i, language in zip(unknown, answers):
-                given[i] = language
-        if wrong := [language for language in given if language not in self.parts]:
-            raise ValueError(
-                f"language {wrong[0]!r} is not in this model; it has {', '.join(self.languages) or 'none'}"
-            )
-        return given
+        languages = []
+        for text in inputs:
+            named = text.get("lang") if isinstance(text, dict) else None
+            languages.append(named or prompt or None)
+        unnamed = [row for row, language in enumerate(languages) if language is None]
+        if unnamed:
+            answers = self.identify([texts[row] for row in unnamed], self.languages)
+            for row, language in zip(unnamed, answers):
+                languages[row] = language
+        for language in languages:
+            if language not in self.parts:
+                raise ValueError(
+                    f"language {language!r} is not in this model; it has {', '.join(self.languages) or 'none'}"
+                )
+        return languages
 
     def token_states(
         self, language: str, input_ids: torch.Tensor, attention_mask: torch.Tensor
     ) -> torch.Tensor:
         """States (rows, seq, width) of texts in one language, by its own vocabulary and adapters."""
         self._activate(language)
-        own = (
-            self.embeddings[language]
-            if language in self.embeddings
-            else self.backbone.get_input_embeddings()
-        )
-        return self.backbone(
-            inputs_embeds=own(input_ids), attention_mask=attention_mask
-        ).last_hidden_state
+        vectors = self.backbone.get_input_embeddings()
+        if language in self.embeddings:
+            vectors = self.embeddings[language]
+        output = self.backbone(inputs_embeds=vectors(input_ids), attention_mask=attention_mask)
+        return output.last_hidden_state
 
     def forward(self, features: dict[str, torch.Tensor], **kwargs: Any) -> dict[str, Any]:
         """Adds `token_embeddings` (rows, seq, width), in the order of the rows; zeros behind a language's longest."""
@@ -321,21 +318,19 @@ class ModularEncoder(InputModule):
                     self.backbone, adapter_name(language, part), values, str(folder / FILES[part])
                 )
                 continue
-            own = self.part_parameters(language, part)
-            saved_shapes = {name: value.shape for name, value in values.items()}
-            shapes = {name: parameter.shape for name, parameter in own.items()}
-            if saved_shapes != shapes:
+            try:
+                self.alignment[language].load_state_dict(values)
+            except RuntimeError as error:
                 raise ValueError(
                     f"{folder / FILES[part]} does not fit the backbone: it belongs to another one"
-                )
-            for name, parameter in own.items():
-                parameter.data.copy_(values[name])
+                ) from error
 
     def save(
         self, output_path: str, *args: Any, safe_serialization: bool = True, **kwargs: Any
     ) -> None:
         """Write everything; sentence-transformers calls it."""
         out = Path(output_path)
+        # Without the adapters, which are saved by language.
         own = {
             n.replace(".base_layer.", "."): p
             for n, p in self.backbone.state_dict().items()
@@ -366,10 +361,11 @@ class ModularEncoder(InputModule):
         folder = Path(cls.load_dir_path(model_name_or_path, subfolder=subfolder, **hub))
         wanted = (options.get("model_kwargs") or {}).get("languages")
         here = sorted(path.name for path in (folder / LANGUAGES).glob("*") if path.is_dir())
-        if missing := [language for language in wanted or () if language not in here]:
-            raise ValueError(
-                f"language {missing[0]!r} is not in this model; it has {', '.join(here) or 'none'}"
-            )
+        for language in wanted or ():
+            if language not in here:
+                raise ValueError(
+                    f"language {language!r} is not in this model; it has {', '.join(here) or 'none'}"
+                )
         settings = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
         backbone = EchoEncoder.from_pretrained(folder, dtype=torch.float32).backbone
         module = cls(backbone.eval(), plain(EchoTokenizer.from_pretrained(folder)), **settings)

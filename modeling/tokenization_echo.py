@@ -100,7 +100,8 @@ class EchoTokenizer(PreTrainedTokenizerFast):
             Exception
         ) as error:  # tokenizers raises a bare Exception, transformers a KeyError and others
             folder = Path(str(pretrained_model_name_or_path)) / (kwargs.get("subfolder") or "")
-            if reason := why_no_tokenizer(folder / "tokenizer.json"):
+            reason = why_no_tokenizer(folder / "tokenizer.json")
+            if reason:
                 raise ValueError(reason) from error
             raise
 
@@ -150,6 +151,7 @@ class EchoTokenizer(PreTrainedTokenizerFast):
         **kwargs: Any,
     ) -> BatchEncoding:
         options = dict(max_length=max_length, is_split_into_words=is_split_into_words, **kwargs)
+        # Pairs and split words have no prompt: transformers' own way.
         if not add_special_tokens or text_pair is not None or is_split_into_words:
             if on_long is not None:
                 raise ValueError(
@@ -165,12 +167,14 @@ class EchoTokenizer(PreTrainedTokenizerFast):
                 return_overflowing_tokens=return_overflowing_tokens,
                 **options,
             )
+        # What happens to long texts asks for truncation, which the caller need not name.
         if on_long is not None and truncation_strategy == TruncationStrategy.DO_NOT_TRUNCATE:
             truncation_strategy = TruncationStrategy.LONGEST_FIRST
             options["max_length"] = max_length = max_length or self.model_max_length
         on_long = on_long or self.on_long
         if on_long not in ON_LONG:
             raise ValueError(f"on_long must be one of {', '.join(ON_LONG)}, not {on_long!r}")
+        # Prompt and text become a pair, of which the text alone is cut or split.
         single = isinstance(text, str)
         rows: Any = [text] if single else text
         prompts, texts = self.with_prompts(rows, lang)
@@ -187,6 +191,7 @@ class EchoTokenizer(PreTrainedTokenizerFast):
             return_overflowing_tokens=overflowing,
             **options,
         )
+        # What was cut is reported; where nothing was long, the rows are as usual.
         if truncates and not overflowing:
             self._report_cut(encoded, max_length, on_long)
         if (
@@ -342,6 +347,7 @@ class EchoTokenizer(PreTrainedTokenizerFast):
             raise ValueError(
                 f"{tokenizer.name_or_path!r} has a {type(tokenizer).__name__}; give a fast tokenizer"
             )
+        # Special tokens that the other tokenizer lacks stand in for each other.
         roles = {
             role: getattr(tokenizer, f"{role}_token")
             for role in ("cls", "sep", "bos", "eos", "pad", "unk", "mask")
@@ -353,6 +359,7 @@ class EchoTokenizer(PreTrainedTokenizerFast):
             raise ValueError(
                 f"the tokenizer of {tokenizer.name_or_path!r} has neither an eos nor a SEP token"
             )
+        # Its backend without truncation and padding, which each call chooses.
         longest = tokenizer.model_max_length
         backend = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
         backend.no_padding()

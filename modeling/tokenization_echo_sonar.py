@@ -62,11 +62,10 @@ class SonarTokenizer(EchoTokenizer):
         Raises:
             ValueError: an unknown language.
         """
-        if (
-            LANGUAGE.fullmatch(str(code))
-            and (number := self.backend_tokenizer.token_to_id(code)) is not None
-        ):
-            return number
+        if LANGUAGE.fullmatch(str(code)):
+            number = self.backend_tokenizer.token_to_id(code)
+            if number is not None:
+                return number
         near = difflib.get_close_matches(str(code), self.languages, cutoff=0.5) or ["fra_Latn"]
         raise ValueError(
             f"SONAR does not know the language {code!r}; codes look like {', '.join(near)}"

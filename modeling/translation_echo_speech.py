@@ -55,6 +55,7 @@ class EchoSpeechForTranslation(PreTrainedModel):
             FileNotFoundError: the folder has no decoder. ValueError: encoder and decoder are of different sizes.
         """
         name = with_decoder = pretrained_model_name_or_path
+        # The included speech encoder shares the space of echo-nano.
         if Path(name).parent == PACKAGED and not (Path(name) / DECODER_FOLDER).is_dir():
             with_decoder = PACKAGED / "echo-nano"
         if Path(with_decoder).is_dir() and not (Path(with_decoder) / DECODER_FOLDER).is_dir():

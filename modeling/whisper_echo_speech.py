@@ -28,6 +28,7 @@ class WhisperAudioEncoder(WhisperEncoder):
             raise ValueError(
                 f"{input_features.shape[1] / 100:.0f} s of audio; Whisper reads at most {seconds:.0f} s"
             )
+        # Padding is zero before each convolution, so that it does not reach the speech beside it.
         real = attention_mask[:, None].to(input_features.dtype)
         states = functional.gelu(self.conv1(input_features.transpose(1, 2) * real))
         states = functional.gelu(self.conv2(states * real)).transpose(1, 2)

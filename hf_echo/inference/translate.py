@@ -165,6 +165,10 @@ def _check_reads_texts(model: Translator) -> None:
 
 def _check_embeddings(embeddings: np.ndarray, model: Translator) -> None:
     size = model.config.embedding_size
+    if not np.issubdtype(embeddings.dtype, np.floating):
+        raise ValueError(
+            f"embeddings have type {embeddings.dtype}; give floats, as `encode` returns them"
+        )
     if embeddings.ndim != 2 or embeddings.shape[1] != size:
         raise ValueError(f"embeddings have shape {embeddings.shape}; the decoder reads (n, {size})")
     check_finite(torch.from_numpy(np.asarray(embeddings, np.float32)))

@@ -190,6 +190,8 @@ def test_bad_documents_are_one_line(model):
         model.encode_document(nan)
     with pytest.raises(ValueError, match="the tower has no BOE"):
         without_boe.encode_document(embeddings(1))
+    with pytest.raises(ValueError, match="1 has 10,001 sentences, the limit is 10,000: split it"):
+        model.encode_document(torch.ones(10_001, SIZE))
 
 
 # LoRA
