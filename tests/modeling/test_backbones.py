@@ -248,6 +248,7 @@ def test_embeddings_as_input():
     torch.testing.assert_close(embedded, embed(model, batch))
 
 
+@pytest.mark.slow
 def test_a_compiled_encoder_has_no_graph_breaks():
     model = encoder("llama")
     batch = padded("right")

@@ -129,6 +129,7 @@ def lost_chapters():
     return x, y, x_ideas.tolist(), [*y_ideas.tolist(), *[-1] * 80]
 
 
+@pytest.mark.slow
 def test_a_long_document_with_lost_chapters(lost_chapters):
     """Coarse to fine, without a table of all cells."""
     x, y, x_ideas, y_ideas = lost_chapters

@@ -157,10 +157,6 @@ def test_with_threshold_zero_every_token_ends_a_sentence(trained):
     assert "".join(pieces) == text
 
 
-def test_a_threshold_above_one_is_refused(trained):
-    refuses("threshold=1.5", sat_segmenter, trained.folder, threshold=1.5)
-
-
 def test_the_command_segments_by_the_saved_model(trained, run, tmp_path):
     (tmp_path / "a.txt").write_text("The cat sees a dog.\n")
     words = ["--lang", "eng_Latn", "--out", tmp_path / "out", "--model", trained.folder]
