@@ -227,21 +227,22 @@ class Xsimpp(Search):
         return negatives, described(negatives, PUBLISHED, self.negatives)
 
 
-@step("evaluate bitext", example="hf-echo evaluate bitext corpora/test --model M --lang fra_Latn")
+@step("evaluate bitext", example="hf-echo evaluate bitext M --data corpora/test --lang fra_Latn")
 class Bitext(OpensModel):
-    """Measure xsim into English on all test sets of a folder, for any model, in one table.
+    """Measure xsim into English on public test sets, for any model, in one table: Tatoeba, NTREX, FLORES.
 
-    `hf-echo data download corpora` writes public test sets to corpora/test; --leave-out keeps the figures honest for a
-    model that saw some of their sentences."""
+    They are downloaded after a question. `hf-echo data download corpora` writes more sets to corpora/test, for --data.
+    --leave-out keeps the figures honest for a model that saw some of their sentences."""
 
     reports = True
 
-    folder: Path = setting(
-        "folder of test sets: Parquet files of id, lang, text or of pairs with English",
+    model: str = model("Echo checkpoint or any SentenceTransformer", argument=True)
+    data: Path | None = setting(
+        "folder of test sets: Parquet files of id, lang, text or of pairs with English; default: the public ones",
+        None,
         reads=DATA,
-        argument=True,
     )
-    model: str = model("Echo checkpoint or any SentenceTransformer")
+    yes: bool = setting("download the public sets without a question", False, short="-y")
     set: list[str] = setting("set to measure (NAME.parquet); repeatable; default: all", list)
     lang: list[str] = setting(
         "language to measure, in the sets that have it; repeatable; default: all",
@@ -271,9 +272,16 @@ class Bitext(OpensModel):
             write_task_results,
         )
         from ..inference.any_encoder import any_encoder
+        from ..steps.public_text import BITEXT, public_folder
 
+        folder = self.data
+        if folder is None:
+            corpora = public_folder(
+                BITEXT, yes=self.yes, reader="evaluate bitext", instead="--data FOLDER"
+            )
+            folder = corpora / "test"
         # Each set by itself, with a line of the table as soon as it is measured.
-        files = bitext_files(self.folder, self.set)
+        files = bitext_files(folder, self.set)
         encoder = any_encoder(self.model)
         tables = {}
         seconds = {}

@@ -56,9 +56,13 @@ def named_model(name: str, default: str = DEFAULT_MODEL) -> str:
     return packaged_model(name or default)
 
 
-def model(what: str, *, audio: bool = False) -> Any:
+def model(what: str, *, audio: bool = False, argument: bool = False) -> Any:
     help = f"{what}: folder or Hub name; default: {DEFAULT_MODEL} of the package"
-    return setting(help + f" (with --audio: {SPEECH})" * audio, "", reads=CHECKPOINT, short="-m")
+    if audio:
+        help += f" (with --audio: {SPEECH})"
+    if argument:
+        return setting(help, "", reads=CHECKPOINT, argument=True)
+    return setting(help, "", reads=CHECKPOINT, short="-m")
 
 
 def on_long() -> Any:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 # Their sentences leave the training tables although nobody reads them.
 TESTS = ("flores_devtest", "tatoeba_laser")
+BITEXT = ("tatoeba_laser", "ntrex", "flores_devtest")  # whose test sets `evaluate bitext` reads
 
 
 def public_sources(paths: Sequence[Path], overrides: Mapping[str, Any]) -> list[str]:

@@ -147,11 +147,20 @@ def test_result_files_can_be_averaged(folder, tmp_path):
 
 
 def test_the_command_measures_all_sets(folder, toy_folders, answer):
-    report = answer(folder, "--model", toy_folders["release"], "--lang", "French")
+    report = answer(toy_folders["release"], "--data", folder, "--lang", "French")
 
     assert [row["set"] for row in report["rows"]] == ["everyday", "news"]
     assert [row["lang"] for row in report["languages"]["news"]] == ["fra_Latn"]
 
 
 def test_a_folder_without_sets_says_which_command_writes_them(tmp_path, refused, toy_folders):
-    refused("hf-echo data download", tmp_path, "--model", toy_folders["release"])
+    refused("hf-echo data download", toy_folders["release"], "--data", tmp_path)
+
+
+def test_without_data_the_public_sets_are_asked_for(run, toy_folders, monkeypatch, tmp_path):
+    """Nobody is there to answer; what would be downloaded is said before."""
+    monkeypatch.chdir(tmp_path)
+    code, _, err = run(toy_folders["release"])
+    assert code == 2
+    assert "flores_devtest" in err
+    assert "add --yes to download it, or give --data FOLDER" in err
