@@ -41,10 +41,8 @@ class EchoCrossAttention(nn.Module):
         self.num_key_value_groups = config.num_attention_heads // config.num_key_value_heads
         self.scaling = self.head_dim**-0.5
         self.is_causal = False
-        heads, kv_heads = (
-            config.num_attention_heads * self.head_dim,
-            config.num_key_value_heads * self.head_dim,
-        )
+        heads = config.num_attention_heads * self.head_dim
+        kv_heads = config.num_key_value_heads * self.head_dim
         self.q_proj = nn.Linear(config.hidden_size, heads, bias=config.attention_bias)
         self.k_proj = nn.Linear(config.hidden_size, kv_heads, bias=config.attention_bias)
         self.v_proj = nn.Linear(config.hidden_size, kv_heads, bias=config.attention_bias)

@@ -54,12 +54,11 @@ class Geometry(OpensModel):
         )  # before the model, so that bad data are named early
         parts = encode_parallel(any_encoder(self.model), rows, self.lang or None)
         result = evaluate_geometry(parts, shrinkage=self.shrinkage)
-        by_language, curve = result.by_language().rows, result.singular_values.tolist()
         return {
             "model": self.model,
             **result.to_row(),
-            "by_language": by_language,
-            "singular_values": curve,
+            "by_language": result.by_language().rows,
+            "singular_values": result.singular_values.tolist(),
         }
 
 

@@ -273,7 +273,8 @@ class Segment(Step):
         from ..utils.text import open_output
 
         check_text_output(self.out)
-        texts, count = read_texts(self.source, column=self.column, lang=self.lang), 0
+        texts = read_texts(self.source, column=self.column, lang=self.lang)
+        count = 0
         segmenter = (
             sat_segmenter(self.model, threshold=self.threshold) if self.model else rule_segmenter
         )

@@ -104,7 +104,10 @@ class Mine(OpensModel):
         from ..search.file_mining import mine_files, plan_mining
         from ..utils.executors import executor_named
 
-        source, target, encode, encode_target = self.source, self.target, None, None
+        source = self.source
+        target = self.target
+        encode = None
+        encode_target = None
         # Nothing is opened before both files are there.
         for path in (source, target):
             if not path.is_file() and str(path) != "-":
@@ -121,10 +124,8 @@ class Mine(OpensModel):
             from .speech import audio_encoder, on_this_machine, write_paths
 
             on_this_machine(self.executor)
-            encode, source = (
-                audio_encoder(self.model),
-                write_paths(source, work / "source.paths.txt"),
-            )
+            encode = audio_encoder(self.model)
+            source = write_paths(source, work / "source.paths.txt")
             if self.audio_target:
                 target = write_paths(target, work / "target.paths.txt")
             else:

@@ -129,7 +129,8 @@ class OnCounts(Operation):
         from ..utils.folders import write_folder
         from ..utils.lineage import write_lineage
 
-        parents, data = self.names(CHECKPOINT), self.names(DATA)
+        parents = self.names(CHECKPOINT)
+        data = self.names(DATA)
         with write_folder(self.output_dir) as folder:
             tokenizer.save_pretrained(folder)
             values = self.names(None)

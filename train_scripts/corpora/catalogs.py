@@ -85,12 +85,16 @@ def harvest(
         FileNotFoundError: a path does not exist.
         ValueError: no catalog, or unreadable ones under "error".
     """
-    bad, left_out = BadRows(on_bad), Counter()
-    languages, packages, seen = Counter(), Counter(), set()
+    bad = BadRows(on_bad)
+    left_out = Counter()
+    languages = Counter()
+    packages = Counter()
+    seen = set()
     catalogs = find_catalogs(paths, bad)
     if not catalogs:
         raise ValueError(f"no {' or '.join(CATALOGS)} file under {', '.join(map(str, paths))}")
-    start, out = time.perf_counter(), Path(out)
+    start = time.perf_counter()
+    out = Path(out)
     schema = pa.schema([(column, pa.string()) for column in COLUMNS])
     try:
         with write_whole(out) as unfinished, pq.ParquetWriter(unfinished, schema) as writer:
