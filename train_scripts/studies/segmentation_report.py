@@ -201,7 +201,7 @@ def main() -> None:
         worst = sorted(table.rows, key=lambda row: row["f1"])[:15]
         print(f"{name}: {len(results)} languages, standard deviation of counts {spread.std:.2f}")
         print(
-            Table(worst, table.average).to_markdown(["lang", "precision", "recall", "f1"], 1),
+            Table(worst, table.average).to_markdown(["lang", "precision", "recall", "f1"]),
             end="\n\n",
         )
         report[name] = {"rows": table.rows, "average": table.average, "count_std": spread.std}
