@@ -61,7 +61,7 @@ def encode_audio(
     options["progress"] = sys.stderr.isatty()
     if out is None:
         return files, encode_speech(encoder, extractor, files, **options)
-    # A stopped run goes on with the same files and options, and only with these.
+    # A stopped run continues only if the files and the options are the same.
     about = []
     for file in files:
         stat = Path(file).stat()

@@ -90,7 +90,7 @@ class TokenBudgetBatchSampler(Sampler[list[int]]):
         places = self.groups
         if places is not None and self.shuffle:  # this epoch's order of groups
             places = rng.permutation(places.max() + 1)[places]
-        # Each bucket deals its rows out anew; the number of its batches never changes.
+        # Each epoch distributes the rows of a bucket over its batches again; their number stays the same.
         batches: list[np.ndarray] = []
         for rows, count in self._buckets:
             batches += np.array_split(self._deal(rows, places, rng), count)

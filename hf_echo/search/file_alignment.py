@@ -299,7 +299,7 @@ def _gathered(
 ) -> tuple[list[tuple[Path, Path]], list[_Side]]:
     """(documents with sentences, the sides). The sentences of a side go into a plain file.
 
-    In folders a document that is no text, or holds none, is left out with its partner; alone it is an error.
+    A document that is not text, or is empty, raises an error; in a folder it is left out, and its partner too.
     """
     kept: list[tuple[Path, Path]] = []
     bounds: list[list[tuple[int, int]]] = [[], []]

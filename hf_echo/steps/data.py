@@ -26,9 +26,8 @@ from ..utils.quiet import opening_quietly
 from .record import data_fingerprint
 
 CLUSTER = 1000  # rows of a cluster of similar targets, about
-PREPARE_FROM = (
-    2_000_000  # as many pairs are prepared in shards, since one process would hold them all
-)
+# So many pairs, or more, are prepared in shards: otherwise one process holds all of them.
+PREPARE_FROM = 2_000_000
 
 
 def data_fingerprints(

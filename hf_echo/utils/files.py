@@ -195,7 +195,7 @@ def check_output(
     if str(path) == "-" and not folder:  # standard output
         return
     path = Path(path)
-    # It is no input, and of the kind that is written.
+    # The output must not be an input, and a file must not be where a folder is written, or the reverse.
     for input_path in inputs:
         if same_place(path, input_path):
             raise ValueError(

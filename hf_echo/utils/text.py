@@ -248,7 +248,7 @@ class TextLines:
         check_file(path, self.name)
         from ..modeling.prompting_echo import is_blank  # not at the top: it imports transformers
 
-        # One pass over the file: where each row begins, and what is no row.
+        # Read the file once: note where each row begins, and count blank lines and duplicates.
         starts = array("q")  # where each row begins in the file
         row_numbers = array("q")
         blank = 0

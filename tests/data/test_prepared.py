@@ -330,7 +330,7 @@ def test_a_run_on_prepared_data_learns_what_the_data_teach(
 
 
 def test_a_run_prepares_many_pairs_by_itself(guided_recipe, rows, tmp_path, monkeypatch):
-    """In shards in the cache, with the embeddings of the guide; the run goes on as with few."""
+    """The cache gets shards with the embeddings of the guide, and the run ends with a model."""
     monkeypatch.setattr(run_data, "PREPARE_FROM", 50)
     train_recipe(guided_recipe)
     (prepared,) = (tmp_path / "cache").glob("prepared-*")

@@ -22,10 +22,10 @@ NOT_TEXT = (
 
 @dataclass(frozen=True)
 class TextSanity(Checked):
-    """Row filter on both sides. Code and mathematics need no letters; a copy of the source is no translation.
+    """Row filter on both sides: length, share of letters, and no target that equals its source.
 
-    Letters are counted with their marks, after links, markup and placeholders are removed; a text without letters is
-    always dropped.
+    Letters are counted with their marks, after links, markup and placeholders are removed. A text without letters is
+    dropped, except in code and mathematics.
     """
 
     max_chars: int = setting("maximum length of a text, in characters", 2_000, least=1)
