@@ -97,7 +97,14 @@ class TokenBudgetBatchSampler(Sampler[list[int]]):
         # Every rank draws the same order, and takes its own part of each batch.
         order = rng.permutation(len(batches)) if self.shuffle else range(len(batches))
         for number in order:
-            yield np.array_split(batches[number], self.world_size)[self.rank].tolist()
+            yield self._of_this_rank(batches[number]).tolist()
+
+    def _of_this_rank(self, batch: np.ndarray) -> np.ndarray:
+        """Almost equal parts; the first ranks have one row more (`np.array_split` is too slow for each batch)."""
+        share, larger_parts = divmod(len(batch), self.world_size)
+        start = self.rank * share + min(self.rank, larger_parts)
+        stop = start + share + (self.rank < larger_parts)
+        return batch[start:stop]
 
     def _deal(
         self, rows: np.ndarray, places: np.ndarray | None, rng: np.random.Generator
@@ -157,15 +164,20 @@ def _merged(padded: np.ndarray, budget: _Budget) -> list[tuple[np.ndarray, np.nd
     extra padding. A bucket of few batches counts as one batch saved, because its rows would meet the same rows in
     every epoch.
     """
-    # Rows of one shape (padded lengths of all sides) stand together.
-    shapes, shape_of, counts = np.unique(padded, axis=0, return_inverse=True, return_counts=True)
-    rows_of = np.split(np.argsort(shape_of.ravel(), kind="stable"), np.cumsum(counts)[:-1])
+    # Rows of one shape (padded lengths of all sides) stand together. Numbers of one or two bytes are sorted fastest.
+    columns = padded.astype(np.min_scalar_type(int(padded.max()))).T
+    sorted_rows = np.lexsort(columns[::-1])
+    sorted_shapes = padded[sorted_rows]
+    is_another = (sorted_shapes[1:] != sorted_shapes[:-1]).any(axis=1)
+    starts = np.concatenate([[0], np.flatnonzero(is_another) + 1])
+    shapes = sorted_shapes[starts]
+    rows_of = np.split(sorted_rows, starts[1:])
 
     # From short to long, a shape joins the bucket before it or begins a new one: (parts, rows, longest of each side).
     buckets: list[tuple[list[np.ndarray], int, np.ndarray]] = []
     for shape in _neighbours(shapes):
         parts = [rows_of[shape]]
-        rows = int(counts[shape])
+        rows = len(rows_of[shape])
         longest = shapes[shape]
         if buckets:
             parts_before, rows_before, shorter = buckets[-1]

@@ -41,6 +41,7 @@ SHARD = "shard.json"
 SHARDS = "shards"
 TOKENIZER = "tokenizer"
 BLOCK = 10_000  # neighbouring rows that stay together
+OPEN_SHARDS = 2  # each holds about ten files open; training reads one shard, and the next
 WHOLE = 2**30  # data of at most so many bytes are hashed again when they are opened
 
 
@@ -248,6 +249,9 @@ class PreparedParallel(torch.utils.data.Dataset):
 
     def shard(self, number: int) -> TokenizedParallel:
         if number not in self._open:
+            if len(self._open) == OPEN_SHARDS:
+                oldest = next(iter(self._open))
+                del self._open[oldest]
             self._open[number] = TokenizedParallel.load(shard_folder(self.folder, number))
         return self._open[number]
 

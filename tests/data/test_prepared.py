@@ -1,6 +1,7 @@
 """Prepared data: shards hold the same pairs as tokenizing at once, and batches cover them once an epoch."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,6 +23,8 @@ from hf_echo.steps.recipe import read_recipe
 from hf_echo.steps.training import train_recipe
 from hf_echo.utils.files import read_json
 from hf_echo.utils.vectors import unit_length
+
+OPEN_FILES = Path("/proc/self/fd")  # of this process, on Linux
 
 
 @pytest.fixture
@@ -172,6 +175,17 @@ def test_a_cut_shard_is_named(folder):
     file.write_bytes(file.read_bytes()[:-8])
     with pytest.raises(ValueError, match="source_values.npy is damaged"):
         PreparedParallel(folder)
+
+
+@pytest.mark.skipif(not OPEN_FILES.is_dir(), reason="this system does not list the open files")
+def test_files_of_a_few_shards_are_open(folder, monkeypatch):
+    """A corpus of thousands of shards does not meet the limit of open files."""
+    monkeypatch.setattr(prepared, "OPEN_SHARDS", 1)
+    data = PreparedParallel(folder)
+    data.shard(1)
+    files_with_one_shard = len(list(OPEN_FILES.iterdir()))
+    data.shard(2)
+    assert len(list(OPEN_FILES.iterdir())) == files_with_one_shard
 
 
 # In a run
