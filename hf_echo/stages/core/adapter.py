@@ -24,7 +24,8 @@ NAME = "default"  # as peft calls the first adapter
 
 @dataclass(kw_only=True)
 class AdapterSettings:
-    """`adapter` of a recipe: LoRA (arXiv:2106.09685), or DoRA (arXiv:2402.09353) with `use_dora`."""
+    """`adapter` of a recipe: LoRA (arXiv:2106.09685), DoRA (arXiv:2402.09353) with `use_dora`, QLoRA
+    (arXiv:2305.14314) with `load_in_4bit`."""
 
     r: int = setting("rank of the matrices", 16, least=1)
     alpha: float = setting("the product of the matrices is multiplied by alpha / r", 32, above=0)
@@ -34,6 +35,9 @@ class AdapterSettings:
         None,
     )
     use_dora: bool = setting("learn the lengths of the weights' columns, too (DoRA)", False)
+    load_in_4bit: bool = setting(
+        "hold the linear layers of the base in 4 bits (NF4) while the adapter learns (QLoRA)", False
+    )
 
 
 def read_adapter_settings(values: Any, name: str) -> AdapterSettings:
@@ -44,7 +48,12 @@ def read_adapter_settings(values: Any, name: str) -> AdapterSettings:
         )
     if find_spec("peft") is None:
         raise ValueError(f"{name} needs peft: pip install 'hf-echo[adapters]'")
-    return make(AdapterSettings, values, name)
+    settings = make(AdapterSettings, values, name)
+    if settings.load_in_4bit and find_spec("bitsandbytes") is None:
+        raise ValueError(
+            f"{name}.load_in_4bit needs bitsandbytes: pip install 'hf-echo[adapters,qlora]'"
+        )
+    return settings
 
 
 def add_adapter(
@@ -87,8 +96,34 @@ def add_adapter(
         target_modules=wanted,
         use_dora=settings.use_dora,
     )
+    if settings.load_in_4bit:
+        hold_in_4_bits(part)
+        part.is_loaded_in_4bit = True  # peft looks here for the kind of the layers
     part.add_adapter(config, NAME)
     config.base_model_name_or_path = base
+
+
+def hold_in_4_bits(part: nn.Module) -> None:
+    """Replace the linear layers inside of numbered blocks by bitsandbytes' layers in NF4, in place.
+
+    Embeddings and norms stay as they are, as in QLoRA. The sums are computed in the type of the input.
+    """
+    from bitsandbytes.nn import Linear4bit, Params4bit
+
+    linear_layers = [
+        (path, module)
+        for path, module in part.named_modules()
+        if isinstance(module, nn.Linear) and _is_in_block(path)
+    ]
+    for path, linear in linear_layers:
+        quantized = Linear4bit(
+            linear.in_features, linear.out_features, bias=linear.bias is not None, quant_type="nf4"
+        )
+        quantized.weight = Params4bit(linear.weight.data, requires_grad=False, quant_type="nf4")
+        quantized.bias = linear.bias
+        parent, _, name = path.rpartition(".")
+        # The move to a device is what quantizes the weights.
+        setattr(part.get_submodule(parent), name, quantized.to(linear.weight.device))
 
 
 def _ends(path: str) -> list[str]:
@@ -97,12 +132,15 @@ def _ends(path: str) -> list[str]:
     return [".".join(parts[start:]) for start in range(len(parts))]
 
 
+def _is_in_block(path: str) -> bool:
+    return any(name.isdigit() for name in path.split("."))
+
+
 def _linear_names(part: nn.Module) -> set[str]:
     """Last names of the linear layers inside of numbered blocks."""
     names = set()
     for path, module in part.named_modules():
-        is_in_block = any(name.isdigit() for name in path.split("."))
-        if isinstance(module, nn.Linear) and is_in_block:
+        if isinstance(module, nn.Linear) and _is_in_block(path):
             names.add(path.rpartition(".")[2])
     return names
 
@@ -128,6 +166,11 @@ def freeze_base(model: nn.Module) -> set[str]:
     for name, parameter in model.named_parameters(remove_duplicate=False):
         if id(parameter) in of_base:
             parameter.requires_grad_(False)
+            names.add(name)
+    # Scales of weights in 4 bits are stored beside them, as "weight.absmax".
+    for name in model.state_dict():
+        layer, weight, scale = name.partition(".weight.")
+        if scale and f"{layer}{weight.removesuffix('.')}" in names:
             names.add(name)
     return names
 

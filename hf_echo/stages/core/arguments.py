@@ -27,7 +27,8 @@ class ModelArguments:
         "checkpoint of the same space whose decoder the model takes over", None
     )
     adapter: dict | None = setting(
-        "train low-rank matrices alone, on model_name_or_path: {r, alpha, dropout, target_modules, use_dora}",
+        "train low-rank matrices alone, on model_name_or_path: {r, alpha, dropout, target_modules, "
+        "use_dora, load_in_4bit}",
         None,
         needs="model_name_or_path",
     )
