@@ -254,6 +254,9 @@ class Bitext(OpensModel):
         "also report xsim++, with rule negatives",
         DefaultOf("evaluation.benchmarks.bitext.measure_bitext"),
     )
+    translation: bool = setting(
+        "also report chrF++ and BLEU of the decoder's translations into English", False
+    )
     leave_out: Path | None = setting(
         "training text of the model: its sentences are left out of the sets", None, reads=DATA
     )
@@ -262,8 +265,10 @@ class Bitext(OpensModel):
     )
 
     def run(self) -> dict[str, Any]:
+        from functools import partial
         from time import perf_counter
 
+        from .. import inference
         from ..evaluation.benchmarks.bitext import (
             bitext_files,
             measure_bitext,
@@ -283,6 +288,9 @@ class Bitext(OpensModel):
         # Each set by itself, with a line of the table as soon as it is measured.
         files = bitext_files(folder, self.set)
         encoder = any_encoder(self.model)
+        translate = None
+        if self.translation:
+            translate = partial(inference.translate, *inference.load_translator(self.model))
         tables = {}
         seconds = {}
         for name, file in files.items():
@@ -295,6 +303,7 @@ class Bitext(OpensModel):
                     limit=self.limit,
                     hard_negatives=self.hard_negatives,
                     train=self.leave_out,
+                    translate=translate,
                 )
             seconds[name] = perf_counter() - start
             typer.echo(summary({name: tables[name]}).to_markdown(), err=True)

@@ -1,4 +1,5 @@
-"""Bitext retrieval on all test sets of a folder: xsim, and xsim++ by rule, per set and language (OS 6.1).
+"""Bitext retrieval on all test sets of a folder: xsim, and xsim++ by rule, per set and language (OS 6.1); for a
+model with a decoder also its translations into English.
 
 A set is a Parquet file as `hf-echo data download` writes them to OUT/test: n-way (id, lang, text), or pairs with the
 pivot language. `write_task_results` writes the figures in mteb's layout, one file per set.
@@ -21,9 +22,10 @@ from ...negatives.rules import hard_negatives_for
 from ...utils.results import Table
 from ..nway_texts import Texts, texts_by_language
 from ..retrieval.multilingual import evaluate_xsim, pairs_as_nway
+from ..translation import Translate, evaluate_translation
 
 # The measures of a set, and the fields of mteb's scores that hold them.
-MEASURES = ("xsim", "xsimpp")
+MEASURES = ("xsim", "xsimpp", "chrf", "bleu")
 
 
 def bitext_files(folder: str | Path, names: Sequence[str] = ()) -> dict[str, Path]:
@@ -65,6 +67,7 @@ def measure_bitext(
     limit: int | None = None,
     hard_negatives: bool = False,
     train: str | Path | None = None,
+    translate: Translate | None = None,
 ) -> Table:
     """Search the English translation of each sentence of a set, by cosine, among those of its language.
 
@@ -76,9 +79,10 @@ def measure_bitext(
         hard_negatives: also measure xsim++, with rule negatives of the English sentences.
         train: file or folder of training text. A sentence that stands there in any of these languages is left out
             (by letters and digits: `hf_echo.data.leaks`).
+        translate: the decoder, as in `evaluate_translation`; its chrF++ and BLEU into English are columns, too.
 
     Returns:
-        Table with the columns of `evaluate_xsim`; its note `leaked` counts the sentences left out, None without
+        Table with the columns of `evaluate_xsim`, chrf and bleu with `translate`; its note `leaked` counts the sentences left out, None without
         `train`.
 
     Raises:
@@ -107,8 +111,24 @@ def measure_bitext(
         made = hard_negatives_for(list(english.values()))
         negatives = {key: items for key, items in zip(english, made, strict=True) if items}
     table = evaluate_xsim(encode, rows, target_lang=ENGLISH, negatives=negatives)
+    if translate is not None:
+        table = _with_translations(table, translate, rows)
     table.notes["leaked"] = None if leaked is None else len(leaked)
     return table
+
+
+def _with_translations(table: Table, translate: Translate, rows: list[dict[str, Any]]) -> Table:
+    """The table of xsim with chrF++ and BLEU into English of each of its languages."""
+    languages = [row["lang"] for row in table.rows]
+    scores = evaluate_translation(
+        translate, rows, target_lang=ENGLISH, source_langs=languages, progress=True, spbleu=False
+    )
+    scores_of = {row["source_lang"]: row for row in scores.rows}
+    for row in table.rows:
+        row["chrf"] = scores_of[row["lang"]]["chrf"]
+        row["bleu"] = scores_of[row["lang"]]["bleu"]
+    measures = [measure for measure in MEASURES if measure in table.rows[0]]
+    return table.with_average(measures)
 
 
 def _leaked_ids(texts: Texts, languages: Sequence[str], train: str | Path) -> set[Hashable]:
@@ -165,7 +185,7 @@ def write_task_results(
     """Write OUT/results/MODEL/local/SET.json in mteb's layout, and what mteb writes beside them.
 
     `main_score` and `accuracy` are 1 - xsim / 100 of the pair with English (mteb's own bitext tasks take F1 as main
-    score); `xsim` and `xsimpp` are percents. The sets keep their own names, since they are not mteb's tasks.
+    score); `xsim` and `xsimpp` are percents, `chrf` and `bleu` sacrebleu's. The sets keep their own names, since they are not mteb's tasks.
 
     Raises:
         ImportError: mteb is not installed.
