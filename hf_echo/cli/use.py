@@ -93,11 +93,11 @@ class Train(Step):
         sources = public_sources(paths, values)
         if self.dry_run:
             if sources:
-                announce(sources)
+                announce(sources, journey=self.recipe)
             steps = describe_journey(paths, values, downloads=[PUBLIC] if sources else [])
         else:
             if sources:
-                public_folder(sources, yes=self.yes)
+                public_folder(sources, yes=self.yes, journey=self.recipe)
             steps = run_journey(paths, values, fresh=self.fresh, changed_data=self.changed_data)
         has_problems = False
         for report in steps:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 # Their sentences leave the training tables although nobody reads them.
 TESTS = ("flores_devtest", "tatoeba_laser")
+# Hours that all steps of a journey took on two cores of a server processor (docs/reproduce.md).
+JOURNEY_HOURS = {"echo-nano": 3.5, "echo-nano-speech": 2.0}
 BITEXT = ("tatoeba_laser", "ntrex", "flores_devtest")  # whose test sets `evaluate bitext` reads
 
 
@@ -41,6 +43,7 @@ def public_folder(
     yes: bool = False,
     reader: str = "this recipe",
     instead: str = "corpora=FOLDER",
+    journey: str = "",
 ) -> Path:
     """The folder with these public sources; those that it lacks are downloaded after a question.
 
@@ -49,13 +52,14 @@ def public_folder(
         license: the least free text that is taken; default: share-alike.
         yes: download without a question.
         reader, instead: who reads the text, and how a user names a folder of his own, for the messages.
+        journey: its name, if one reads the text; the hours that it took are said.
 
     Raises:
         ValueError: the answer is no, or nobody is there to answer. OSError: as `hf_echo.data.sources.download`.
     """
     from ..data.sources import download
 
-    announce(names, license=license, reader=reader, instead=instead)
+    announce(names, license=license, reader=reader, instead=instead, journey=journey)
     if not yes and not are_there(names):
         if not sys.stdin.isatty():
             raise ValueError(f"{PUBLIC} lacks text: add --yes to download it, or give {instead}")
@@ -72,14 +76,18 @@ def announce(
     license: License | None = None,
     reader: str = "this recipe",
     instead: str = "corpora=FOLDER",
+    journey: str = "",
 ) -> None:
-    """Say on stderr which text is read, with its licences and sizes."""
+    """Say on stderr which text is read, with its licences, sizes and the time that it takes."""
     from ..data.sources import chosen_sources, plan_lines
 
     sources, _ = chosen_sources(names, license)
     print(f"without {instead} {reader} reads public text in {PUBLIC}:", file=sys.stderr)
     for line in plan_lines(sources):
         print(line, file=sys.stderr)
+    if journey in JOURNEY_HOURS:
+        hours = JOURNEY_HOURS[journey]
+        print(f"{journey} took {hours:g} hours on two cores of a server processor", file=sys.stderr)
 
 
 def are_there(names: Sequence[str]) -> bool:

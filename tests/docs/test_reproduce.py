@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from hf_echo.steps.public_text import JOURNEY_HOURS
+
 from .test_readme import all_commands
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -51,3 +53,10 @@ def test_a_script_is_there(line):
 
 def test_every_row_has_seven_cells():
     assert {len(row) for row in ROWS} == {7}
+
+
+@pytest.mark.parametrize(("journey", "hours"), JOURNEY_HOURS.items())
+def test_hours_of_a_journey_are_those_of_the_page(journey, hours):
+    command = f"`hf-echo train {journey}`"
+    (row,) = [row for row in ROWS if row[1] == command]
+    assert float(row[3]) == hours

@@ -76,7 +76,8 @@ def words(tmp_path, monkeypatch):
     words = Source(
         "words", "words", "permissive", "CC0 1.0", (repository,), read, PAIR_COLUMNS, None, "", ""
     )
-    facts = {"rows": "2", "test_rows": "0", "megabytes": "0.1", "languages": "eng_Latn fra_Latn"}
+    facts = {"rows": "2", "test_rows": "0", "megabytes": "0.1", "minutes": "0.1"}
+    facts["languages"] = "eng_Latn fra_Latn"
     monkeypatch.setattr(table, "_measured", lambda: {"words": facts})
     monkeypatch.setattr(downloading, "SOURCES", {"words": words})
     monkeypatch.setattr("hf_echo.data.sources.SOURCES", {"words": words})
@@ -111,6 +112,14 @@ def test_a_dry_run_names_the_download_as_no_problem(recipe, run, tmp_path):
     assert code == 0, out
     assert "words" in err
     assert not (tmp_path / "outputs").exists()
+
+
+def test_a_journey_says_its_hours(recipe, run, tmp_path, monkeypatch):
+    """The name of a journey is that of its recipe, or of the folder of its recipes."""
+    monkeypatch.setattr(public_text, "JOURNEY_HOURS", {str(recipe): 3.5})
+    _, _, err = run(recipe, "--dry-run")
+    assert "about 0 minutes of one core" in err
+    assert "took 3.5 hours on two cores" in err
 
 
 def test_what_is_there_is_not_asked_for_again(recipe, run, tmp_path):

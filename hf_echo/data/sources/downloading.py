@@ -86,8 +86,12 @@ def plan_lines(sources: Sequence[Source]) -> list[str]:
         lines.append(
             f"{source.name:<21}{amount}  {source.license:<12}{source.terms}; {source.origin}"
         )
-    total = sum(source.megabytes for source in sources)
-    lines.append(f"{len(sources)} sources, {total:,.0f} MB of tables")
+    megabytes = sum(source.megabytes for source in sources)
+    minutes = sum(source.minutes for source in sources)
+    lines.append(
+        f"{len(sources)} sources, {megabytes:,.0f} MB of tables; to make them takes about {minutes:.0f} minutes "
+        "of one core after the download"
+    )
     return lines
 
 

@@ -75,6 +75,11 @@ class Source:
         return float(_measured()[self.name]["megabytes"] or 0)
 
     @property
+    def minutes(self) -> float:
+        """Time of one core to make its tables, without the download; 0: not measured."""
+        return float(_measured()[self.name]["minutes"] or 0)
+
+    @property
     def origin(self) -> str:
         """The pins of its origins in one line."""
         first, *others = [origin.pin for origin in self.origins]

@@ -50,7 +50,8 @@ def mirror(tmp_path, monkeypatch):
         "tests": source("tests", tests, read_tests, "share-alike"),
         "secrets": source("secrets", words, read_pairs, "research"),
     }
-    facts = {"rows": "3", "test_rows": "0", "megabytes": "0.1", "languages": "eng_Latn fra_Latn"}
+    facts = {"rows": "3", "test_rows": "0", "megabytes": "0.1", "minutes": "0.1"}
+    facts["languages"] = "eng_Latn fra_Latn"
     monkeypatch.setattr(table, "_measured", lambda: dict.fromkeys(sources, facts))
     for module in (table, downloads):
         monkeypatch.setattr(module, "SOURCES", sources)
@@ -279,7 +280,8 @@ def test_every_public_source_has_languages():
 
 
 def test_rows_that_nobody_has_counted_are_called_so(mirror, monkeypatch):
-    facts = {"rows": "", "test_rows": "", "megabytes": "", "languages": "eng_Latn fra_Latn"}
+    facts = dict.fromkeys(("rows", "test_rows", "megabytes", "minutes"), "")
+    facts["languages"] = "eng_Latn fra_Latn"
     monkeypatch.setattr(table, "_measured", lambda: {"words": facts})
     line, _ = downloads.plan_lines([downloads.SOURCES["words"]])
     assert "rows not counted yet    2 languages" in line
