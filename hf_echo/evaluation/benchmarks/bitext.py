@@ -82,8 +82,8 @@ def measure_bitext(
         translate: the decoder, as in `evaluate_translation`; its chrF++ and BLEU into English are columns, too.
 
     Returns:
-        Table with the columns of `evaluate_xsim`, chrf and bleu with `translate`; its note `leaked` counts the sentences left out, None without
-        `train`.
+        Table with the columns of `evaluate_xsim`, chrf and bleu with `translate`; its note `leaked` counts the
+        sentences left out, None without `train`.
 
     Raises:
         ValueError: the set has no English, none of the languages, or no sentence that training lacks.
@@ -185,7 +185,8 @@ def write_task_results(
     """Write OUT/results/MODEL/local/SET.json in mteb's layout, and what mteb writes beside them.
 
     `main_score` and `accuracy` are 1 - xsim / 100 of the pair with English (mteb's own bitext tasks take F1 as main
-    score); `xsim` and `xsimpp` are percents, `chrf` and `bleu` sacrebleu's. The sets keep their own names, since they are not mteb's tasks.
+    score); `xsim` and `xsimpp` are percents, `chrf` and `bleu` sacrebleu's. The sets keep their own names,
+    since they are not mteb's tasks.
 
     Raises:
         ImportError: mteb is not installed.
