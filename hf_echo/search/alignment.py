@@ -213,29 +213,16 @@ def _search(
     threshold: float = np.inf,
 ) -> list[Bead]:
     """Dynamic programming over the cells (i, j) of the windows: i source and j target sentences are in beads."""
-    # Cells of a row depend on the rows of the beads that may end there: no others are kept.
     largest_run = max(source_count for source_count, _ in shapes)
     distances = _Distances(source, target, largest_run)
-    least_costs: dict[int, np.ndarray] = {}  # of each cell of the last rows
+    # of each cell, in the last rows alone: beads that end in this row begin there
+    least_costs: dict[int, np.ndarray] = {}
     moves = []  # for each row the shape of the bead that ends in each of its cells
     for i, bead_costs in enumerate(_bead_costs(distances, windows, shapes, threshold)):
-        low, high = windows[i]
-        options = np.full((len(shapes) + 1, high - low + 1), np.inf)  # (ways into a cell, cells)
-        if i == 0:
-            options[0, 0] = 0
-        for number, (a, b) in enumerate([*shapes, (1, 0)]):
-            if a > i:
-                continue
-            # the cells of this row whose bead begins inside the window of row i - a
-            first, last = windows[i - a]
-            start = max(low, first + b)
-            stop = min(high, last + b) + 1
-            if start < stop:
-                price = PENALTY if b == 0 else bead_costs[number, start - low : stop - low]
-                before = least_costs[i - a][start - b - first : stop - b - first]
-                options[number, start - low : stop - low] = before + price
-        move = options.argmin(axis=0).astype(np.uint8)
-        cost = options[move, np.arange(len(move))]
+        # the cheapest way into each cell from the rows above
+        totals = _totals(i, least_costs, windows, bead_costs, shapes)
+        move = totals.argmin(axis=0).astype(np.uint8)
+        cost = totals[move, np.arange(len(move))]
         move[move == len(shapes)] = ONLY_SOURCE
 
         # from the cells to the left, at the price of target sentences alone
@@ -246,6 +233,33 @@ def _search(
         least_costs.pop(i - largest_run, None)
         moves.append(move)
     return _traced(distances, windows, moves, shapes)
+
+
+def _totals(
+    i: int,
+    least_costs: dict[int, np.ndarray],
+    windows: np.ndarray,
+    bead_costs: np.ndarray,
+    shapes: Sequence[Shape],
+) -> np.ndarray:
+    """(shapes + 1, cells of row i) cost of the way whose last bead has each shape, and is one source sentence alone."""
+    low, high = windows[i]
+    totals = np.full((len(shapes) + 1, high - low + 1), np.inf)
+    if i == 0:
+        totals[0, 0] = 0
+    for number, (a, b) in enumerate([*shapes, (1, 0)]):
+        if a > i:
+            continue
+        # The bead comes from the cell (i - a, j - b), which must be in the window of its row.
+        first, last = windows[i - a]
+        start = max(low, first + b)
+        stop = min(high, last + b) + 1
+        if start < stop:
+            cells = slice(start - low, stop - low)
+            beginnings = slice(start - b - first, stop - b - first)
+            price = PENALTY if b == 0 else bead_costs[number, cells]
+            totals[number, cells] = least_costs[i - a][beginnings] + price
+    return totals
 
 
 class _Distances:
@@ -296,23 +310,31 @@ def _bead_costs(
         stop = min(rows, start + max(1, min(width + 16, rows_that_fit)))
         low = int(windows[start:stop, 0].min())
         end = int(windows[start:stop, 1].max()) + 1
-        block = np.full((len(shapes), stop - start, end - low), np.inf, np.float32)
-        for number, (a, b) in enumerate(shapes):
-            # a bead that ends in the cell (i, j) begins with the sentences i - a and j - b
-            first_source = max(start - a, 0)
-            first_target = max(low - b, 0)
-            if first_source < stop - a and first_target < end - b:
-                c = distances.with_lengths(
-                    (a, b), (first_source, stop - a), (first_target, end - b)
-                )
-                strange = STRANGER * np.maximum(c - threshold, 0)
-                block[number, first_source + a - start :, first_target + b - low :] = (
-                    a * b * (c + strange)
-                )
+        block = _block_costs(distances, (start, stop), (low, end), shapes, threshold)
         for i in range(start, stop):
             first, last = windows[i]
             yield block[:, i - start, first - low : last - low + 1]
         start = stop
+
+
+def _block_costs(
+    distances: _Distances, rows: Span, columns: Span, shapes: Sequence[Shape], threshold: float
+) -> np.ndarray:
+    """(shapes, rows, columns) the cost of the bead that ends in the cell; inf where there is none."""
+    start, stop = rows
+    low, end = columns
+    costs = np.full((len(shapes), stop - start, end - low), np.inf, np.float32)
+    for number, (a, b) in enumerate(shapes):
+        # A bead that ends in the cell (i, j) begins with the sentences i - a and j - b.
+        source_span = (max(start - a, 0), stop - a)
+        target_span = (max(low - b, 0), end - b)
+        if source_span[0] < source_span[1] and target_span[0] < target_span[1]:
+            c = distances.with_lengths((a, b), source_span, target_span)
+            strange = STRANGER * np.maximum(c - threshold, 0)
+            first_row = source_span[0] + a - start
+            first_column = target_span[0] + b - low
+            costs[number, first_row:, first_column:] = a * b * (c + strange)
+    return costs
 
 
 def _traced(

@@ -11,9 +11,9 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TextIO
 
 import numpy as np
 from tqdm.auto import tqdm
@@ -25,17 +25,20 @@ from ..data.segmentation import rule_segmenter, trimmed
 from ..data.texts import open_text_rows
 from ..inference.encoders import Encode
 from ..modeling.prompting_echo import is_blank
+from ..utils.executors import LocalExecutor, RayExecutor
 from ..utils.files import check_output
 from ..utils.results import Result
 from ..utils.text import EMPTY, STANDARD, TextLines, name_of, open_output
 from .alignment import LARGEST, Bead, align
 from .blocks import Rows
-from .file_mining import SIDES, Reading, with_direction, work_beside, work_folder
+from .file_mining import SIDES, encode_sides, with_direction, work_beside, work_folder
 
 logger = logging.getLogger(__name__)
 
 PATH = ".path"
 SYSTEM_FILES = ("thumbs.db", "desktop.ini", "ehthumbs.db")
+
+NumberedSentence = tuple[int, str]  # number of its line in the document, from 0, and the sentence
 
 
 @dataclass(frozen=True)
@@ -60,14 +63,31 @@ class AlignmentReport(Result):
     work: str
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Side:
-    """The sentences of all documents of a side; where each document begins and ends among them; their lines, from 0."""
+    """The sentences of all documents of a side, and what is counted of them."""
 
-    sentences: TextLines
-    bounds: list[tuple[int, int]]
-    line_numbers: list[int]
-    blank: int  # lines of the documents that are no sentences
+    # of each document the first sentence, and the one after its last
+    bounds: list[tuple[int, int]] = field(default_factory=list)
+    # of each sentence the number of its line in the document, from 0
+    line_numbers: list[int] = field(default_factory=list)
+    blank: int = 0  # lines of the documents that are no sentences
+    zero: int = 0  # sentences whose embedding is zero
+    alone: int = 0  # sentences without a partner
+    sentences: TextLines = field(init=False)
+    vectors: Rows = field(init=False)  # a row for each sentence
+
+    def copy_document(self, numbered: Sequence[NumberedSentence], file: TextIO) -> None:
+        start = len(self.line_numbers)
+        for number, sentence in numbered:
+            file.write(f"{sentence}\n")
+            self.line_numbers.append(number)
+        self.bounds.append((start, len(self.line_numbers)))
+
+    def open_copy(self, path: Path, name: str) -> None:
+        """Read the copied sentences from now on; messages call them by the name of the user's file or folder."""
+        numbers = [number + 1 for number in self.line_numbers]
+        self.sentences = TextLines(path, name=name, numbers=numbers)
 
     def document(self, number: int) -> list[str]:
         return self.sentences.read(*self.bounds[number])
@@ -76,16 +96,23 @@ class _Side:
         return self.line_numbers[slice(*self.bounds[number])]
 
 
-def align_files(
+def align_files(  # noqa: PLR0913 (the options of `hf-echo align`)
     source: Path,
     target: Path,
     out: Path,
     encode: Encode,
     *,
+    source_lang: str | None = None,
+    target_lang: str | None = None,
+    column: str | None = None,
     raw: bool = False,
     largest: int = LARGEST,
     threshold: float | None = None,
-    **reading: Any,
+    work: Path | None = None,
+    model: str | None = None,
+    executor: LocalExecutor | RayExecutor | None = None,
+    fresh: bool = False,
+    progress: bool = True,
 ) -> AlignmentReport:
     """Write the pairs of two documents with their scores, in order: 1 for equal embeddings, about 0 for strangers.
 
@@ -95,133 +122,143 @@ def align_files(
         out: pairs of all documents (`pair_writer`). Or vecalign's format, which also holds the sentences without a
             partner, and costs (1 - score) in place of scores: a file NAME.path, for folders a folder.
         encode: (texts, lang) -> (len(texts), d).
+        source_lang, target_lang: languages of the sides, which the encoder and the rules of sentences need.
+        column: of tables, as in `hf_echo.data.texts.read_texts`.
         raw: the files hold raw text, which is cut by rules. Otherwise each line is a sentence; blank lines are none.
         largest: most sentences of a pair, both sides together.
         threshold: lowest score of a pair that is written.
-        reading: fields of `file_mining.Reading`: languages, column, work folder ...
+        work: folder of sentences and embeddings; None: OUT.work.
+        model: name of the encoder, which is noted in `work`.
+        executor: where texts are encoded; None: in this process.
+        fresh: discard the embeddings of earlier runs in `work`.
+        progress: show bars.
 
     Raises:
         FileNotFoundError, ValueError: what is wrong with a file (with the line), with `work` or with the options.
     """
     # All that can be wrong, before anything is encoded.
-    how_read = Reading(**reading)
+    langs = (source_lang, target_lang)
+    in_folders = source.is_dir()
     documents, left_out = paired_documents(source, target)
-    as_paths = out.suffix == PATH or (source.is_dir() and not out.suffix and str(out) != STANDARD)
-    check_output(out, [source, target], folder=as_paths and source.is_dir())
-    if not as_paths:
-        check_pair_output(
-            out, how_read.langs, [path for document in documents for path in document]
-        )
+    as_paths = out.suffix == PATH or (in_folders and not out.suffix and str(out) != STANDARD)
+    if as_paths:
+        check_output(out, [source, target], folder=in_folders)
+    else:
+        check_pair_output(out, langs, [path for document in documents for path in document])
     if raw:
-        check_languages_of_raw_text(how_read.langs)
+        check_languages_of_raw_text(langs)
     if as_paths and (threshold is not None or raw):
         raise ValueError(
             f"{out}: vecalign's format holds line numbers of all pairs; leave out raw and threshold"
         )
-    work = work_beside(Path("aligned") if str(out) == STANDARD else out, how_read.work)
+    work = work_beside(Path("aligned") if str(out) == STANDARD else out, work)
 
     with ExitStack() as stack:
         # The sentences of both sides, then their embeddings.
-        stack.enter_context(work_folder(work, how_read.fresh))
+        stack.enter_context(work_folder(work, fresh))
         copies = [work / f"{side_name}.txt" for side_name in SIDES]
         for copy in copies:
             stack.callback(copy.unlink, missing_ok=True)
-        documents, sides = _gathered(
-            documents, how_read, copies, raw, left_out, in_folders=source.is_dir()
+        documents, sides = _copied(
+            documents, copies, langs, column, left_out, raw=raw, in_folders=in_folders
         )
         log_left_out(f"{source} and {target}", left_out)
-        vectors = how_read.encode([side.sentences for side in sides], encode, work)
+        lines = [side.sentences for side in sides]
+        executor = executor or LocalExecutor(progress)
+        vectors = encode_sides(lines, langs, (encode, encode), work, model=model, executor=executor)
+        for side, name, shards in zip(sides, SIDES, vectors, strict=True):
+            side.vectors = Rows(shards, name)
 
         # One document after the other.
-        counts: Counter[str] = Counter()
-        write = None
+        pair_count = 0
+        below_threshold = 0
         if not as_paths:
-            write = stack.enter_context(write_pairs(out, how_read.langs))
+            write = stack.enter_context(write_pairs(out, langs))
             write([], [], [])  # the names of the columns
         numbers = range(len(documents))
-        for number in tqdm(numbers, "Aligning", unit="document", disable=not how_read.progress):
-            beads = _aligned(vectors, sides, number, largest, counts)
+        for number in tqdm(numbers, "Aligning", unit="document", disable=not progress):
+            beads = _beads_of_document(sides, number, largest)
             pairs = [bead for bead in beads if bead.is_pair]
-            if write is None:
-                path = out / f"{documents[number][0].name}{PATH}" if source.is_dir() else out
+            kept = pairs
+            if threshold is not None:
+                kept = [bead for bead in pairs if 1 - bead.cost >= threshold]
+            pair_count += len(kept)
+            below_threshold += len(pairs) - len(kept)
+            if as_paths:
+                path = out / f"{documents[number][0].name}{PATH}" if in_folders else out
                 _write_path(path, beads, [side.document_lines(number) for side in sides])
             else:
-                kept = pairs
-                if threshold is not None:
-                    kept = [bead for bead in pairs if 1 - bead.cost >= threshold]
-                counts["below_threshold"] += len(pairs) - len(kept)
-                pairs = kept
-                _write_beads(write, pairs, [side.document(number) for side in sides])
-            counts["pairs"] += len(pairs)
-    for side, name in zip(sides, SIDES, strict=True):
-        reasons = {
-            "blank lines": side.blank,
-            "sentences whose embedding is zero": counts[f"{name}s_zero"],
-        }
+                _write_beads(write, kept, [side.document(number) for side in sides])
+
+    for side in sides:
+        reasons = {"blank lines": side.blank, "sentences whose embedding is zero": side.zero}
         log_left_out(side.sentences.name, reasons)
+    source_side, target_side = sides
     return AlignmentReport(
         documents=len(documents),
         documents_left_out=left_out.total(),
-        sources=len(sides[0].sentences) - counts["sources_zero"],
-        targets=len(sides[1].sentences) - counts["targets_zero"],
-        sources_left_out=sides[0].blank + counts["sources_zero"],
-        targets_left_out=sides[1].blank + counts["targets_zero"],
-        pairs=counts["pairs"],
-        below_threshold=counts["below_threshold"],
-        sources_alone=counts["sources_alone"],
-        targets_alone=counts["targets_alone"],
+        sources=len(source_side.sentences) - source_side.zero,
+        targets=len(target_side.sentences) - target_side.zero,
+        sources_left_out=source_side.blank + source_side.zero,
+        targets_left_out=target_side.blank + target_side.zero,
+        pairs=pair_count,
+        below_threshold=below_threshold,
+        sources_alone=source_side.alone,
+        targets_alone=target_side.alone,
         out=str(out),
         work=str(work),
     )
 
 
-def _aligned(
-    vectors: Sequence[Rows],
-    sides: Sequence[_Side],
-    number: int,
-    largest: int,
-    counts: Counter[str],
-) -> list[Bead]:
-    """The beads of a document in order, by the numbers of its sentences; one without direction is a bead of its own."""
-    side_vectors = []
-    kept = []
+def _beads_of_document(sides: Sequence[_Side], number: int, largest: int) -> list[Bead]:
+    """The beads in order, by the numbers of the sentences; a sentence without direction is a bead of its own."""
+    # Only sentences with a direction can be compared.
+    unit_vectors = []
     lengths = []
+    kept = []
     lost = []
-    for rows, side, name in zip(vectors, sides, SIDES, strict=True):
+    for side in sides:
         sentences = side.document(number)
-        unit_vectors, kept_numbers = with_direction(rows, *side.bounds[number])
+        vectors, kept_numbers = with_direction(side.vectors, *side.bounds[number])
         lost_numbers = np.setdiff1d(np.arange(len(sentences)), kept_numbers)
-        counts[f"{name}s_zero"] += len(lost_numbers)
-        side_vectors.append(unit_vectors)
-        kept.append(kept_numbers.tolist())
+        side.zero += len(lost_numbers)
+        unit_vectors.append(vectors)
         lengths.append([len(sentences[i]) for i in kept_numbers])
+        kept.append(kept_numbers.tolist())
         lost.append(lost_numbers.tolist())
 
+    # `align` counts the sentences that it gets; a bead has the numbers of the document.
     beads = []
-    for bead in align(*side_vectors, *lengths, largest=largest):
+    for bead in align(*unit_vectors, *lengths, largest=largest):
         sources = [kept[0][i] for i in bead.sources]
         targets = [kept[1][j] for j in bead.targets]
-        counts["sources_alone"] += len(sources) if not targets else 0
-        counts["targets_alone"] += len(targets) if not sources else 0
+        if not targets:
+            sides[0].alone += len(sources)
+        if not sources:
+            sides[1].alone += len(targets)
         beads.append(Bead(sources, targets, bead.cost))
     return _with_lost(beads, *lost)
 
 
-def _with_lost(beads: Sequence[Bead], sources: Sequence[int], targets: Sequence[int]) -> list[Bead]:
+def _with_lost(beads: list[Bead], sources: Sequence[int], targets: Sequence[int]) -> list[Bead]:
     """The beads, and one for each sentence that was left out, before the first bead that comes after it."""
-    # From the end, so that each goes before those that were put in already.
     lost = [Bead([i], [], 0.0) for i in sources] + [Bead([], [j], 0.0) for j in targets]
     ordered = list(beads)
-    for bead in reversed(lost):
-        side = "sources" if bead.sources else "targets"
-        number = getattr(bead, side)[0]
-        later = (
-            place
-            for place, other in enumerate(ordered)
-            if getattr(other, side) and getattr(other, side)[0] > number
-        )
-        ordered.insert(next(later, len(ordered)), bead)
+    # From the end, so that each goes before those that were put in already.
+    for lost_bead in reversed(lost):
+        place = 0
+        while place < len(ordered) and not _is_after(ordered[place], lost_bead):
+            place += 1
+        ordered.insert(place, lost_bead)
     return ordered
+
+
+def _is_after(bead: Bead, lost_bead: Bead) -> bool:
+    """Whether a bead has sentences on the side of a lost one, and they come after it."""
+    # An empty list is less than any other, and lists compare by their first numbers.
+    if lost_bead.sources:
+        return bead.sources > lost_bead.sources
+    return bead.targets > lost_bead.targets
 
 
 def paired_documents(source: Path, target: Path) -> tuple[list[tuple[Path, Path]], Counter[str]]:
@@ -288,13 +325,14 @@ def cut_sentences(texts: Sequence[str], lang: str) -> list[str]:
     return sentences
 
 
-def _gathered(
+def _copied(
     documents: Sequence[tuple[Path, Path]],
-    reading: Reading,
     copies: Sequence[Path],
-    raw: bool,
+    langs: Sequence[str | None],
+    column: str | None,
     left_out: Counter[str],
     *,
+    raw: bool,
     in_folders: bool,
 ) -> tuple[list[tuple[Path, Path]], list[_Side]]:
     """(documents with sentences, the sides). The sentences of a side go into a plain file.
@@ -302,16 +340,14 @@ def _gathered(
     A document that is not text, or is empty, raises an error; in a folder it is left out, and its partner too.
     """
     kept: list[tuple[Path, Path]] = []
-    bounds: list[list[tuple[int, int]]] = [[], []]
-    line_numbers: list[list[int]] = [[], []]
-    blank = [0, 0]
+    sides = [_Side(), _Side()]
     with ExitStack() as stack:
         files = [stack.enter_context(open_output(copy)) for copy in copies]
         for paths in documents:
             try:
-                pair = [
-                    document_sentences(path, lang, reading.column, raw)
-                    for path, lang in zip(paths, reading.langs, strict=True)
+                contents = [
+                    document_sentences(path, lang, column, raw)
+                    for path, lang in zip(paths, langs, strict=True)
                 ]
             except ValueError as error:  # damaged, empty, no text, no table with the column
                 if not in_folders:
@@ -320,30 +356,22 @@ def _gathered(
                 left_out["files that are no text or empty, and their partners"] += 2
                 continue
             kept.append(paths)
-            for side, (numbered, blank_lines) in enumerate(pair):
-                files[side].writelines(f"{sentence}\n" for _, sentence in numbered)
-                start = len(line_numbers[side])
-                line_numbers[side] += [number for number, _ in numbered]
-                bounds[side].append((start, len(line_numbers[side])))
-                blank[side] += blank_lines
+            for side, file, (numbered, blank) in zip(sides, files, contents, strict=True):
+                side.copy_document(numbered, file)
+                side.blank += blank
     if not kept:
         raise ValueError(
             f"{documents[0][0].parent} and {documents[0][1].parent}: no two documents with text"
         )
-    sides = []
-    for side, copy in enumerate(copies):
-        first = kept[0][side]
-        name = str(first.parent if in_folders else first)
-        numbers = [number + 1 for number in line_numbers[side]]
-        lines = TextLines(copy, name=name, numbers=numbers)
-        sides.append(_Side(lines, bounds[side], line_numbers[side], blank[side]))
+    for side, copy, first in zip(sides, copies, kept[0], strict=True):
+        side.open_copy(copy, str(first.parent if in_folders else first))
     return kept, sides
 
 
 def document_sentences(
     path: Path, lang: str | None, column: str | None, raw: bool
-) -> tuple[list[tuple[int, str]], int]:
-    """([(number of its line from 0, sentence)], number of blank lines) of a document."""
+) -> tuple[list[NumberedSentence], int]:
+    """The sentences of a document, and the number of its blank lines."""
     rows = open_text_rows(path, column, lang)
     lines = [text for block, _ in rows.blocks() for text in block]
     rows.report()

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -21,6 +20,7 @@ from ..data.formats import is_plain_text
 from ..data.parts import log_left_out
 from ..data.texts import open_text_rows
 from ..inference.encoders import Encode
+from ..utils.executors import LocalExecutor, RayExecutor
 from ..utils.files import check_output
 from ..utils.folders import write_folder
 from ..utils.results import Result
@@ -32,7 +32,7 @@ from .file_alignment import (
     document_sentences,
     folder_documents,
 )
-from .file_mining import SIDES, Reading, with_direction, work_beside, work_folder
+from .file_mining import SIDES, encode_sides, with_direction, work_beside, work_folder
 from .matching import CANDIDATES, Matches, Read, match_documents
 
 logger = logging.getLogger(__name__)
@@ -81,17 +81,24 @@ class _Side:
         return read
 
 
-def match_files(
+def match_files(  # noqa: PLR0913 (the options of `hf-echo match`)
     source: Path,
     target: Path,
     out: Path,
     encode: Encode,
     *,
+    source_lang: str | None = None,
+    target_lang: str | None = None,
+    column: str | None = None,
     raw: bool = False,
     k: int = CANDIDATES,
     index: str | None = None,
     threshold: float | None = None,
-    **reading: Any,
+    work: Path | None = None,
+    model: str | None = None,
+    executor: LocalExecutor | RayExecutor | None = None,
+    fresh: bool = False,
+    progress: bool = True,
 ) -> MatchReport:
     """Write the documents that translate each other under equal names, and a table of the pairs.
 
@@ -101,71 +108,82 @@ def match_files(
     Args:
         source, target: two folders of documents of any names, or two tables (such as JSONL) of one document a row.
         encode: (texts, lang) -> (len(texts), d).
+        source_lang, target_lang, column: as in `align_files`.
         raw: the documents of folders are raw text, which is cut by rules. Those of tables always are.
         k, index: as in `match_documents`.
         threshold: lowest score of a pair that is written.
-        reading: fields of `file_mining.Reading`: languages, column, work folder ...
+        work, model, executor, fresh, progress: as in `align_files`.
 
     Raises:
         FileNotFoundError, ValueError: what is wrong with an input, with `out`, with `work` or with the options.
     """
-    how_read = Reading(**reading)
-    check_output(out, [source, target], folder=True)
-    for path, lang in zip((source, target), how_read.langs, strict=True):
-        if not path.exists():
-            raise FileNotFoundError(
-                f"no file or folder {path}; give a folder of documents, or a table of them"
-            )
-        if path.is_file() and is_plain_text(path.name):
-            raise ValueError(
-                f"{path} is one text; give a folder of documents, or a table such as JSONL, one a row"
-            )
-        if raw or path.is_file():
-            check_languages_of_raw_text((lang,))
-    work = work_beside(out, how_read.work)
+    # All that can be wrong, before anything is encoded.
+    paths = (source, target)
+    langs = (source_lang, target_lang)
+    check_output(out, paths, folder=True)
+    for path, lang in zip(paths, langs, strict=True):
+        _check_input(path, lang, raw)
+    work = work_beside(out, work)
 
     with ExitStack() as stack:
-        stack.enter_context(work_folder(work, how_read.fresh))
+        # The sentences of both sides, then their embeddings.
+        stack.enter_context(work_folder(work, fresh))
         sides = []
-        for path, side_name, lang in zip((source, target), SIDES, how_read.langs, strict=True):
+        for path, side_name, lang in zip(paths, SIDES, langs, strict=True):
             copy = work / f"{side_name}.txt"
             stack.callback(copy.unlink, missing_ok=True)
-            side = _gathered(path, copy, lang, how_read.column, raw)
+            side = _copied(path, copy, lang, column, raw)
             log_left_out(str(path), side.left_out)
             sides.append(side)
+        lines = [side.sentences for side in sides]
+        executor = executor or LocalExecutor(progress)
+        vectors = encode_sides(lines, langs, (encode, encode), work, model=model, executor=executor)
 
-        vectors = how_read.encode([side.sentences for side in sides], encode, work)
-        x, y = (side.reader(rows) for side, rows in zip(sides, vectors, strict=True))
-        counts = [len(side.names) for side in sides]
-        matches = match_documents(x, counts[0], y, counts[1], k=k, index=index)
-        # The best pairs come first.
+        # Pairs of documents, the best first: a threshold cuts the last ones off.
+        sources = len(sides[0].names)
+        targets = len(sides[1].names)
+        read_source = sides[0].reader(Rows(vectors[0], "source"))
+        read_target = sides[1].reader(Rows(vectors[1], "target"))
+        matches = match_documents(read_source, sources, read_target, targets, k=k, index=index)
         kept = len(matches.scores)
         if threshold is not None:
             kept = int((matches.scores >= threshold).sum())
         with write_folder(out) as folder:
             _write(folder, sides, Matches(*(values[:kept] for values in matches)))
     return MatchReport(
-        sources=counts[0],
-        targets=counts[1],
+        sources=sources,
+        targets=targets,
         left_out=sum(side.left_out.total() for side in sides),
         pairs=kept,
         below_threshold=len(matches.scores) - kept,
-        sources_alone=counts[0] - len(matches.scores),
-        targets_alone=counts[1] - len(matches.scores),
+        sources_alone=sources - len(matches.scores),
+        targets_alone=targets - len(matches.scores),
         out=str(out),
         work=str(work),
     )
 
 
-def _gathered(path: Path, copy: Path, lang: str | None, column: str | None, raw: bool) -> _Side:
+def _check_input(path: Path, lang: str | None, raw: bool) -> None:
+    if not path.exists():
+        raise FileNotFoundError(
+            f"no file or folder {path}; give a folder of documents, or a table of them"
+        )
+    if path.is_file() and is_plain_text(path.name):
+        raise ValueError(
+            f"{path} is one text; give a folder of documents, or a table such as JSONL, one a row"
+        )
+    if raw or path.is_file():
+        check_languages_of_raw_text((lang,))
+
+
+def _copied(path: Path, copy: Path, lang: str | None, column: str | None, raw: bool) -> _Side:
     """The documents of a folder or of a table, whose sentences are copied into one plain file."""
-    # The sentences go to the file one document after the other; `starts` says where each begins.
     left_out: Counter[str] = Counter()
-    documents = (
-        _of_folder(path, lang, column, raw, left_out)
-        if path.is_dir()
-        else _of_table(path, lang, column)
-    )
+    if path.is_dir():
+        documents = _of_folder(path, lang, column, raw, left_out)
+    else:
+        documents = _of_table(path, lang, column)
+    # The sentences go to the file one document after the other; `starts` says where each begins.
     names = []
     starts = array("q", [0])
     with open_output(copy) as file:
@@ -202,27 +220,22 @@ def _of_table(path: Path, lang: str | None, column: str | None) -> Iterator[tupl
     for texts, _ in rows.blocks():
         for text in texts:
             number += 1
-            yield (
-                f"{path.name}:{number}",
-                [" ".join(sentence.split()) for sentence in cut_sentences([text], lang)],
-            )
+            sentences = [" ".join(sentence.split()) for sentence in cut_sentences([text], lang)]
+            yield f"{path.name}:{number}", sentences
     rows.report()
 
 
 def _write(out: Path, sides: list[_Side], matches: Matches) -> None:
     """Write the folders of equal names and the table."""
-    folders = [out / side_name for side_name in SIDES]
-    for folder in folders:
-        folder.mkdir()
+    for side_name in SIDES:
+        (out / side_name).mkdir()
     with open_output(out / PAIRS) as table:
         table.write("score\tsource\ttarget\tfile\n")
-        for rank, (source, target, score) in enumerate(zip(*matches, strict=True), 1):
+        for rank, (*documents, score) in enumerate(zip(*matches, strict=True), 1):
             file_name = f"{rank:06}.txt"
             names = []
-            for folder, side, number in zip(
-                folders, sides, (int(source), int(target)), strict=True
-            ):
+            for side_name, side, number in zip(SIDES, sides, documents, strict=True):
                 text = "".join(f"{sentence}\n" for sentence in side.document(number))
-                (folder / file_name).write_text(text, encoding="utf-8")
+                (out / side_name / file_name).write_text(text, encoding="utf-8")
                 names.append(side.names[number].replace("\t", " "))
             table.write(f"{score:.4f}\t{names[0]}\t{names[1]}\t{file_name}\n")

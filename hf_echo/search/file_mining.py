@@ -66,7 +66,7 @@ def mine_files(  # noqa: PLR0913 (the options of `hf-echo mine`)
     target_lang: str | None = None,
     dedup: bool = False,
     encode_target: Encode | None = None,
-    model: str = "",
+    model: str | None = None,
     shard: int = SHARD,
     executor: LocalExecutor | RayExecutor | None = None,
     fresh: bool = False,
@@ -132,41 +132,6 @@ def mine_files(  # noqa: PLR0913 (the options of `hf-echo mine`)
     )
 
 
-@dataclass(frozen=True)
-class Reading:
-    """How the texts of both sides are read and encoded, as the commands `match` and `align` let a user choose it.
-
-    Attributes:
-        source_lang, target_lang: languages of the sides, which the encoder and rules of sentences need.
-        column: of tables, as in `hf_echo.data.texts.read_texts`.
-        work: folder of sentences and embeddings; None: OUT.work.
-        model: name of the encoder, for messages.
-        executor: where texts are encoded; None: in this process.
-        fresh: discard the embeddings of earlier runs in `work`.
-        progress: show bars.
-    """
-
-    source_lang: str | None = None
-    target_lang: str | None = None
-    column: str | None = None
-    work: Path | None = None
-    model: str = ""
-    executor: LocalExecutor | RayExecutor | None = None
-    fresh: bool = False
-    progress: bool = True
-
-    @property
-    def langs(self) -> tuple[str | None, str | None]:
-        return (self.source_lang, self.target_lang)
-
-    def encode(self, lines: Sequence[TextLines], encode: Encode, work: Path) -> tuple[Rows, Rows]:
-        """The embeddings of the lines of both sides, of which `encode_sides` keeps shards in `work`."""
-        executor = self.executor or LocalExecutor(self.progress)
-        encoders = (encode, encode)
-        x, y = encode_sides(lines, self.langs, encoders, work, model=self.model, executor=executor)
-        return Rows(x, SIDES[0]), Rows(y, SIDES[1])
-
-
 def with_direction(rows: Rows, start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
     """((kept, d) unit rows of a document, (kept,) their numbers in it), without those that are zero."""
     if start == stop:
@@ -194,7 +159,7 @@ def encode_sides(
     encoders: Sequence[Encode],
     work: Path,
     *,
-    model: str = "",
+    model: str | None = None,
     shard: int = SHARD,
     executor: LocalExecutor | RayExecutor | None = None,
 ) -> list[list[np.ndarray]]:
@@ -236,7 +201,7 @@ DEPENDENCIES = {
 
 
 def _claim(
-    folder: Path, lines: TextLines, encode: Encode, lang: str | None, model: str, shard: int
+    folder: Path, lines: TextLines, encode: Encode, lang: str | None, model: str | None, shard: int
 ) -> None:
     """Record which file, language and model the embeddings belong to, or check it."""
     note = folder / ABOUT
