@@ -153,25 +153,22 @@ def _subject_like(s: Sentence, k: int) -> bool:
 
 
 def _auxiliary(s: Sentence, k: int, word: str) -> Verb | None:
+    """The verb where a form of "be", "have" or "do" or a modal verb stands; None if it is not finite here."""
     # A question has its subject behind the auxiliary.
-    following = s.low[k + 1]
-    negated = following in ("not", "n't")
+    negated = s.low[k + 1] in ("not", "n't")
     inverted = _starts_question(s, k) and _subject_like(s, k + 1 + negated)
     if inverted and "?" not in s.low:
         inverted = False
         if word not in DO:
             return None
-    if negated and s.low[k + 3] == "?":
-        return None  # a question tag
-    if s.before(k) in ("neither", "nor", "so", "only") and (
-        following in SUBJECTS or following == "there"
-    ):
+    if _stands_for_another(s, k, negated):
         return None
+
+    # "be" may stand alone; the others show by the main verb what they are.
     if word in BE:
         if s.before(k) in DETERMINERS and s.before(k) != "this":
             return None
         return Verb(k, "be", BE[word], "be", inverted, negated)
-
     main_word = s.low[after_adverbs(s, k + 1 + negated + inverted)]
     if word == "'d":
         return Verb(k, "modal", "past", "would", False, negated) if is_base(main_word) else None
@@ -179,12 +176,28 @@ def _auxiliary(s: Sentence, k: int, word: str) -> Verb | None:
         return _modal(s, k, word, main_word, inverted, negated)
     if word in HAVE and is_participle(main_word):
         return _perfect(s, k, word, inverted, negated)
-    if word in DO and (negated or inverted or (is_base(main_word) and s.before(k) in SUBJECTS)):
-        j = subject_position(s, k)
-        if word == "do" and negated and (j < 0 or s.low[j] in (",", "please", "and", "so")):
-            return Verb(k, "do", "imperative", "do", False, True)
-        return Verb(k, "do", DO[word], "do", inverted, negated)
-    return _lexical(s, k, word, -9)
+    stresses = is_base(main_word) and s.before(k) in SUBJECTS  # "he did come"
+    if word in DO and (negated or inverted or stresses):
+        return _do(s, k, word, inverted, negated)
+    return _lexical(s, k, word, -9)  # "she has a cat", "he does the work"
+
+
+def _stands_for_another(s: Sentence, k: int, negated: bool) -> bool:
+    """Whether an auxiliary stands for a verb of the clause before: "isn't it?", "neither do I"."""
+    if negated and s.low[k + 3] == "?":
+        return True
+    following = s.low[k + 1]
+    before_subject = following in SUBJECTS or following == "there"
+    return before_subject and s.before(k) in ("neither", "nor", "so", "only")
+
+
+def _do(s: Sentence, k: int, word: str, inverted: bool, negated: bool) -> Verb:
+    """ "do" before an infinitive. At the start of a clause, "do not" is a command."""
+    subject = subject_position(s, k)
+    starts_clause = subject < 0 or s.low[subject] in (",", "please", "and", "so")
+    if word == "do" and negated and starts_clause:
+        return Verb(k, "do", "imperative", "do", False, True)
+    return Verb(k, "do", DO[word], "do", inverted, negated)
 
 
 def _perfect(s: Sentence, k: int, word: str, inverted: bool, negated: bool) -> Verb | None:
