@@ -4,6 +4,8 @@ import gzip
 import json
 import tracemalloc
 from functools import cache
+from itertools import chain, product
+from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
@@ -29,64 +31,84 @@ class Formula:
 
     def distance(self, i, k, j, end):
         """Equation 1 of the paper."""
-        source = run(self.x, i, k)
-        target = run(self.y, j, end)
+        source = joined(self.x[i:k])
+        target = joined(self.y[j:end])
         mean_strangeness = (strangeness(source, self.y) + strangeness(target, self.x)) / 2
         return (1 - source @ target) / mean_strangeness
 
-    def learn_from(self, pairs):
-        """The ratio of lengths and the threshold, from pairs (i, j) of single sentences."""
-        log_ratios = [
-            np.log(self.x_lengths[i] + 5) - np.log(self.y_lengths[j] + 5) for i, j in pairs
-        ]
-        distances = [self.distance(i, i + 1, j, j + 1) for i, j in pairs]
+    def learn_from(self, beads):
+        """The ratio of lengths and the threshold, from beads of single sentences."""
+        log_ratios = []
+        distances = []
+        for sources, targets in beads:
+            if sources and targets:
+                i = sources[0]
+                j = targets[0]
+                log_ratios.append(np.log((self.x_lengths[i] + 5) / (self.y_lengths[j] + 5)))
+                distances.append(self.distance(i, i + 1, j, j + 1))
         self.length_ratio = np.exp(np.median(log_ratios))
         self.threshold = (1 + np.median(distances)) / 2
 
     def price(self, i, k, j, end):
-        source_length = np.log(sum(self.x_lengths[i:k]) + 5)
-        target_length = np.log(self.length_ratio * sum(self.y_lengths[j:end]) + 5)
-        cost = self.distance(i, k, j, end) + 0.3 * min(1.5, abs(source_length - target_length))
+        source_length = sum(self.x_lengths[i:k])
+        target_length = self.length_ratio * sum(self.y_lengths[j:end])
+        length_difference = abs(np.log((source_length + 5) / (target_length + 5)))
+        cost = self.distance(i, k, j, end) + 0.3 * min(1.5, length_difference)
         return (k - i) * (end - j) * (cost + 4 * max(0, cost - self.threshold))
 
 
-def run(side, i, k):
-    total = side[i:k].sum(axis=0)
+def joined(sentences):
+    total = sentences.sum(axis=0)
     return total / np.linalg.norm(total)
 
 
 def strangeness(vector, others):
     """1 minus the mean cosine with all sentences but the nearest."""
-    cosines = sorted(float(vector @ other) for other in others)
-    return 1 - np.mean(cosines[:-1])
+    cosines = np.sort(others @ vector)
+    return 1 - cosines[:-1].mean()
 
 
-def cheapest(n: int, m: int, largest: int, price) -> list[tuple[list[int], list[int]]]:
-    """The beads of the alignment of least total price, among all alignments."""
+def bead_sizes(largest: int) -> list[tuple[int, int]]:
+    """Numbers of source and target sentences: one sentence alone, or at most `largest` together."""
+    together = []
+    for source_count, target_count in product(range(1, largest), repeat=2):
+        if source_count + target_count <= largest:
+            together.append((source_count, target_count))
+    return [(1, 0), (0, 1), *together]
+
+
+def cheapest(n: int, m: int, largest: int, price) -> list[tuple[range, range]]:
+    """The beads of the alignment of least total price, among all alignments; a sentence alone costs 0.7."""
 
     @cache
     def best_from(i, j):
+        """(price, beads) of the sentences from i and j on."""
         if i == n and j == m:
-            return 0.0, ()
-        options = []
-        for a in range(largest):
-            for b in range(largest + 1 - a):
-                k = i + a
-                end = j + b
-                if k > n or end > m or a + b == 0 or (a * b == 0 and a + b > 1):
-                    continue
-                cost = price(i, k, j, end) if a and b else 0.7
-                rest_cost, rest = best_from(k, end)
-                options.append(
-                    (cost + rest_cost, ((list(range(i, k)), list(range(j, end))), *rest))
-                )
-        return min(options)
+            return 0.0, []
+        alignments = []
+        for source_count, target_count in bead_sizes(largest):
+            k = i + source_count
+            end = j + target_count
+            if k > n or end > m:
+                continue
+            is_pair = source_count and target_count
+            cost = price(i, k, j, end) if is_pair else 0.7
+            rest_cost, rest = best_from(k, end)
+            alignments.append((cost + rest_cost, [(range(i, k), range(j, end)), *rest]))
+        return min(alignments, key=itemgetter(0))
 
-    return list(best_from(0, 0)[1])
+    _, beads = best_from(0, 0)
+    return beads
+
+
+def numbers_of(beads) -> list[tuple[list[int], list[int]]]:
+    """The sentences of each bead; sentences alone have any order at one place, so the beads are sorted."""
+    return sorted((list(sources), list(targets)) for sources, targets in beads)
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_beads_are_the_cheapest_of_all(seed):
+    # two sentences of x stand for one of y, two of y for one of x, and each side has a stranger
     rng = np.random.default_rng(seed)
     ideas = rng.normal(size=(8, 12))
     x = np.stack([ideas[0] + ideas[1], *ideas[2:5], ideas[6], ideas[7]])
@@ -99,18 +121,14 @@ def test_beads_are_the_cheapest_of_all(seed):
     beads = align(x, y, x_lengths, y_lengths, largest=4)
 
     formula = Formula(x, y, x_lengths, y_lengths)
-    single = cheapest(len(x), len(y), 2, formula.distance)
-    formula.learn_from(
-        [(sources[0], targets[0]) for sources, targets in single if sources and targets]
-    )
+    formula.learn_from(cheapest(len(x), len(y), 2, formula.distance))
     expected = cheapest(len(x), len(y), 4, formula.price)
-    # sentences alone have any order at one place
-    assert sorted((list(bead.sources), list(bead.targets)) for bead in beads) == sorted(expected)
+    assert numbers_of((bead.sources, bead.targets) for bead in beads) == numbers_of(expected)
 
 
-def numbers(beads, side: str) -> list[int]:
+def sentences_of(beads, side: str) -> list[int]:
     """The sentences of a side, in the order of the beads."""
-    return [number for bead in beads for number in getattr(bead, side)]
+    return [*chain.from_iterable(getattr(bead, side) for bead in beads)]
 
 
 @pytest.fixture(scope="module")
@@ -121,17 +139,20 @@ def lost_chapters():
     """
     rng = np.random.default_rng(0)
     ideas = rng.normal(size=(2400, 256)).astype(np.float32)
-    x_ideas = np.delete(np.arange(2400), slice(700, 900))
-    y_ideas = np.delete(np.arange(2400), slice(895, 1000))
-    x = ideas[x_ideas] + 0.5 * rng.normal(size=(len(x_ideas), 256)).astype(np.float32)
-    y = ideas[y_ideas] + 0.5 * rng.normal(size=(len(y_ideas), 256)).astype(np.float32)
-    y = np.concatenate([y, rng.normal(size=(80, 256)).astype(np.float32)])
-    return x, y, x_ideas.tolist(), [*y_ideas.tolist(), *[-1] * 80]
+    numbers = np.arange(2400)
+    x_ideas = np.delete(numbers, slice(700, 900))
+    y_ideas = np.delete(numbers, slice(895, 1000))
+    strangers = rng.normal(size=(80, 256))
+    x = ideas[x_ideas]
+    y = np.concatenate([ideas[y_ideas], strangers])
+    x += 0.5 * rng.normal(size=x.shape)
+    y[:-80] += 0.5 * rng.normal(size=(len(y_ideas), 256))
+    return x, y.astype(np.float32), x_ideas, np.append(y_ideas, [-1] * 80)
 
 
 @pytest.mark.slow
 def test_a_long_document_with_lost_chapters(lost_chapters):
-    """Coarse to fine, without a table of all cells."""
+    """Coarse to fine: at least 99 % of the common ideas are paired and nothing else, without a table of all cells."""
     x, y, x_ideas, y_ideas = lost_chapters
     cells = len(x) * len(y)
     assert cells > 4 * FULL
@@ -142,26 +163,26 @@ def test_a_long_document_with_lost_chapters(lost_chapters):
     tracemalloc.stop()
 
     assert peak < 4 * cells
-    assert numbers(beads, "sources") == list(range(len(x)))
-    assert numbers(beads, "targets") == list(range(len(y)))
-    pairs = [bead for bead in beads if bead.is_pair and bead.cost < 0.6]
-    for bead in pairs:
+    assert sentences_of(beads, "sources") == list(range(len(x)))
+    assert sentences_of(beads, "targets") == list(range(len(y)))
+    near_pairs = [bead for bead in beads if bead.is_pair and bead.cost < 0.6]
+    for bead in near_pairs:
         assert x_ideas[bead.sources[0]] == y_ideas[bead.targets[0]]
-    assert len(pairs) > 0.99 * len(set(x_ideas) & set(y_ideas))
+    assert len(near_pairs) > 0.99 * len(np.intersect1d(x_ideas, y_ideas))
 
 
 def test_a_long_document_of_an_odd_number_of_sentences_may_end_with_strangers():
     rng = np.random.default_rng(0)
-    x = rng.normal(size=(1201, 32)).astype(np.float32)
-    y = np.concatenate([x, rng.normal(size=(80, 32)).astype(np.float32)])
+    y = rng.normal(size=(1281, 32)).astype(np.float32)
+    x = y[:1201]
     assert len(x) * len(y) > FULL
 
     beads = align(x, y)
 
-    assert [(bead.sources[0], bead.targets[0]) for bead in beads if bead.is_pair] == [
-        (i, i) for i in range(1201)
-    ]
-    assert numbers(beads, "targets") == list(range(1281))
+    pairs = [bead for bead in beads if bead.is_pair]
+    assert [bead.sources[0] for bead in pairs] == list(range(1201))
+    assert [bead.targets[0] for bead in pairs] == list(range(1201))
+    assert sentences_of(beads, "targets") == list(range(1281))
 
 
 @pytest.fixture
@@ -195,36 +216,45 @@ def aligned(folders, out, encoder=encode, name="", **options):
     return align_files(source, target, folders / out, encoder, progress=False, **options)
 
 
+def beads_with_costs(folders) -> tuple[list[str], list[str]]:
+    """What stands before the last colon in the lines of document a, and the costs behind it."""
+    beads = []
+    costs = []
+    for line in (folders / "out" / "a.txt.path").read_text().splitlines():
+        bead, _, cost = line.rpartition(":")
+        beads.append(bead)
+        costs.append(cost)
+    return beads, costs
+
+
 def test_vecaligns_format_counts_lines(folders):
     aligned(folders, "out")
-    lines = (folders / "out" / "a.txt.path").read_text().splitlines()
-    assert [line.rsplit(":", 1)[0] for line in lines] == TRUE
+
+    beads, _ = beads_with_costs(folders)
+    assert beads == TRUE
 
 
 def test_vecaligns_format_has_costs(folders):
     aligned(folders, "out")
-    lines = (folders / "out" / "a.txt.path").read_text().splitlines()
-    costs = [float(line.rsplit(":", 1)[1]) for line in lines]
-    assert 0 <= min(costs) <= max(costs) < 0.2
-    assert lines[3] == "[4]:[]:0.000000"
+
+    _, costs = beads_with_costs(folders)
+    assert 0 <= min(map(float, costs)) <= max(map(float, costs)) < 0.2
+    assert costs[3] == "0.000000"  # a sentence alone
 
 
 def test_a_document_of_one_side_is_left_out(folders):
-    aligned(folders, "out")
+    report = aligned(folders, "out")
+
     assert not (folders / "out" / "c.txt.path").exists()
+    assert report.documents_left_out == 1
+    assert (report.sources_left_out, report.targets_left_out) == (0, 1)
 
 
 def test_the_report_counts_sentences(folders):
     report = aligned(folders, "out")
+
     assert (report.documents, report.sources, report.targets, report.pairs) == (2, 16, 14, 14)
     assert (report.sources_alone, report.targets_alone) == (1, 0)
-
-
-def test_the_report_counts_what_is_left_out(folders):
-    report = aligned(folders, "out")
-
-    assert report.documents_left_out == 1
-    assert (report.sources_left_out, report.targets_left_out) == (0, 1)
 
 
 NO_DOCUMENTS = {
@@ -270,29 +300,40 @@ def test_names_meet_in_either_normal_form(folders):
 
 
 def test_sentences_without_direction_are_left_out(folders, caplog):
+    third = sentences(8, 0)[2]
+
     def without_third(texts, lang):
-        return encode(texts) * np.array([[text != sentences(8, 0)[2]] for text in texts])
+        vectors = encode(texts)
+        for vector, text in zip(vectors, texts, strict=True):
+            if text == third:
+                vector[:] = 0
+        return vectors
 
     report = aligned(folders, "out", without_third)
 
-    lines = (folders / "out" / "a.txt.path").read_text().splitlines()
-    assert [line.rsplit(":", 1)[0] for line in lines] == [*TRUE[:1], "[]:[2]", "[2]:[]", *TRUE[2:]]
+    beads, _ = beads_with_costs(folders)
+    assert beads == ["[0, 1]:[0]", "[]:[2]", "[2]:[]", *TRUE[2:]]
     assert (report.sources, report.sources_left_out, report.sources_alone) == (15, 1, 1)
     assert "sentences whose embedding is zero: 1" in caplog.text
 
 
 def test_two_files_give_what_two_folders_give(folders):
     aligned(folders, "out")
+
     aligned(folders, "one.path", name="a.txt")
+
     assert (folders / "one.path").read_text() == (folders / "out" / "a.txt.path").read_text()
 
 
-@pytest.mark.parametrize("name", ["out.tsv.gz", "out.parquet", "out.fr-en"])
-def test_pairs_come_back(folders, name):
-    """In every format the same pairs, of both documents in order."""
+@pytest.mark.parametrize(
+    "name, langs", [("out.tsv.gz", LANGUAGES), ("out.parquet", {}), ("out.fr-en", {})]
+)
+def test_pairs_come_back(folders, name, langs):
+    """In every format the same pairs, of both documents in order; a TSV file does not hold the languages."""
     aligned(folders, name, **LANGUAGES)
 
-    rows = load_parallel(folders / name, **(LANGUAGES if ".tsv" in name else {}))
+    rows = load_parallel(folders / name, **langs)
+
     lines = sentences(8, 0)
     assert rows["source"][:3] == [f"{lines[0]} {lines[1]}", lines[2], lines[3]]
     assert len(rows) == 14
@@ -312,18 +353,15 @@ def test_standard_output_holds_the_pairs_alone(folders, run, monkeypatch):
 
 
 def test_raw_text_is_cut(folders):
-    lines = sentences(12, 3)
-    (folders / "raw.txt").write_text(". ".join(lines[:6]) + ".\n\n" + ". ".join(lines[6:]) + ".\n")
-    (folders / "cut.txt").write_text("".join(f"{line}.\n" for line in lines))
+    """Two paragraphs of six sentences each, against one sentence a line."""
+    lines = [f"{line}." for line in sentences(12, 3)]
+    raw = folders / "raw.txt"
+    raw.write_text(" ".join(lines[:6]) + "\n\n" + " ".join(lines[6:]) + "\n")
+    cut = folders / "cut.txt"
+    write_lines(cut, lines)
 
     report = align_files(
-        folders / "raw.txt",
-        folders / "cut.txt",
-        folders / "out.tsv",
-        encode,
-        raw=True,
-        progress=False,
-        **LANGUAGES,
+        raw, cut, folders / "out.tsv", encode, raw=True, progress=False, **LANGUAGES
     )
 
     assert (report.sources, report.targets, report.pairs) == (12, 12, 12)
@@ -341,20 +379,22 @@ def test_raw_text_is_cut(folders):
         ("fr", "en", "o.tsv", {"raw": True}, "give the languages"),
         ("fr/a.txt", "empty.txt", "o.tsv", {}, "empty.txt is empty"),
         ("cut.gz", "en/a.txt", "o.tsv", {}, "cut.gz: damaged"),
-        ("fr/a.txt", "cut.gz", "o.tsv", {}, "cut.gz: damaged"),
         ("fr", "en", "o.tmx", {}, "needs the languages"),
         ("-", "-", "o.tsv", {}, "both standard input"),
     ],
 )
-def test_refusals_come_before_anything_is_encoded(folders, source, target, out, options, message):
-    (folders / "other").mkdir()
-    (folders / "empty.txt").touch()
-    (folders / "cut.gz").write_bytes(gzip.compress(bytes(range(99)))[:50])
+def test_refusals_come_before_anything_is_encoded(
+    folders, monkeypatch, source, target, out, options, message
+):
+    monkeypatch.chdir(folders)
+    Path("other").mkdir()
+    Path("empty.txt").touch()
+    Path("cut.gz").write_bytes(gzip.compress(bytes(99))[:-9])
     before = sorted(folders.rglob("*"))
-    source_path = Path("-") if source == "-" else folders / source
-    target_path = Path("-") if target == "-" else folders / target
+
     with pytest.raises((ValueError, FileNotFoundError), match=message):
         align_files(
-            source_path, target_path, folders / out, lambda *_: pytest.fail("encoded"), **options
+            Path(source), Path(target), Path(out), lambda *_: pytest.fail("encoded"), **options
         )
+
     assert sorted(folders.rglob("*")) == before

@@ -42,18 +42,12 @@ def address():
 def folder(toy, tmp_path_factory, toy_tokenizer):
     """A model, and two files of 3,000 lines."""
     folder = tmp_path_factory.mktemp("ray")
-    toy.make_model(toy_tokenizer).save_release(folder / "model")
-    toy_tokenizer.save_pretrained(folder / "model")
+    toy.save(folder / "model", toy.make_model(toy_tokenizer), toy_tokenizer, release=True)
     rng = np.random.default_rng(0)
-    words = [
-        toy.say(meaning, lang).split()
-        for meaning in toy.split("train")
-        for lang in ("fra_Latn", "eng_Latn")
-    ]
-    words = sorted({word for text in words for word in text})
-    for name in ("a", "b"):
+    words = " ".join([*toy.WORDS["fra_Latn"], *toy.WORDS["eng_Latn"]]).split()
+    for name in ("a.txt", "b.txt"):
         lines = [" ".join(rng.choice(words, 12)) for _ in range(3000)]
-        (folder / f"{name}.txt").write_text("\n".join(lines), encoding="utf-8")
+        (folder / name).write_text("\n".join(lines), encoding="utf-8")
     return folder
 
 
@@ -74,11 +68,9 @@ def killed_after(
 ) -> dict[Path, int]:
     """Kill the child as soon as so many files are there; the files that are complete then, with their times."""
     deadline = time.monotonic() + 200
-    while (
-        len(list(folder.glob(pattern))) < count
-        and child.poll() is None
-        and time.monotonic() < deadline
-    ):
+    while len(list(folder.glob(pattern))) < count:
+        if child.poll() is not None or time.monotonic() > deadline:
+            break
         time.sleep(0.01)
     child.send_signal(signal.SIGKILL)
     child.communicate()
@@ -87,30 +79,24 @@ def killed_after(
     return {path: path.stat().st_mtime_ns for path in folder.glob(pattern)}
 
 
-@pytest.mark.parametrize("index", [None, "IVF8,SQ8;nprobe=8"])
+MINE = "mine a.txt b.txt --source-lang fra_Latn --target-lang eng_Latn --block 200"
+
+
+@pytest.mark.parametrize("index", ["", "--index IVF8,SQ8;nprobe=8"])
 def test_mining_on_two_nodes_resumes_after_kills(address, folder, index):
-    arguments = (
-        "mine",
-        "a.txt",
-        "b.txt",
-        "--source-lang",
-        "fra_Latn",
-        "--target-lang",
-        "eng_Latn",
-        "--block",
-        "200",
-    )
-    arguments += ("--index", index) if index else ()
+    """Killed in the middle of the second file, then in the search: nothing that was finished is made again."""
     name = "index" if index else "exact"
+    arguments = f"{MINE} {index}".split()
     finish(start(folder, *arguments, "--out", f"{name}-near.tsv"))
     far = (*arguments, "--out", f"{name}-far.tsv", "--executor", "ray")
     work = folder / f"{name}-far.tsv.work"
-    # in the middle of the second file
     embedded = killed_after(start(folder, *far), work, "*/[0-9]*.npy", 12)
     searched = killed_after(start(folder, *far), work, "search/*/*-0*.npz", 5)
     assert 12 <= len(embedded) < 20
     assert searched
+
     finish(start(folder, *far))
-    now = {path: path.stat().st_mtime_ns for path in (*embedded, *searched)}
-    assert now == embedded | searched  # nothing that was finished was made again
+
+    for path, time_of_writing in (embedded | searched).items():
+        assert path.stat().st_mtime_ns == time_of_writing
     assert (folder / f"{name}-far.tsv").read_bytes() == (folder / f"{name}-near.tsv").read_bytes()

@@ -16,4 +16,7 @@ def encode(texts, lang=None):
 
 def sentences(count: int, seed: int) -> list[str]:
     rng = np.random.default_rng(seed)
-    return [" ".join(rng.choice(WORDS, size=5, replace=False)) for _ in range(count)]
+    texts = []
+    for _ in range(count):
+        texts.append(" ".join(rng.choice(WORDS, size=5, replace=False)))
+    return texts
