@@ -35,7 +35,8 @@ def has_fast_bf16(device: torch.device | str = "cpu") -> bool:
     if device.type != "cpu":
         return False
     if _is_arm():
-        return bool(getattr(torch.cpu, "get_capabilities", dict)().get("bf16", False))
+        read_capabilities = getattr(torch.cpu, "get_capabilities", None)  # of new versions of torch
+        return read_capabilities is not None and bool(read_capabilities().get("bf16", False))
     amx = _x86_has("_is_amx_tile_supported") and _allowed("AMX")
     return amx or (
         _x86_has("_is_avx512_bf16_supported") and _allowed("BF16", "FP16", "AMX", "AVX10")

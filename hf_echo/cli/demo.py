@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import yaml
 from rich.console import Console
@@ -136,7 +137,8 @@ def show(console: Console, release: Path) -> None:
 
     console.rule('pipeline("sonar-translation")')
     # The pipeline: three languages into English.
-    translator = pipeline("sonar-translation", model=str(release))
+    task: Any = "sonar-translation"  # transformers' types name its own tasks alone
+    translator = pipeline(task, model=str(release))
     for source, target in (
         ("fra_Latn", ENGLISH),
         ("deu_Latn", ENGLISH),

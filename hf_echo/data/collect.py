@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+from duckdb.func import FunctionNullHandling
+from duckdb.sqltypes import BIGINT, VARCHAR
 
 from ..languages import ENGLISH, find_language
 from .leaks import LETTERS, held_out_letters, quoted
@@ -191,9 +193,9 @@ def _write_train(db: duckdb.DuckDBPyConnection, out: Path, mix: Any) -> dict[str
     db.create_function(
         "noisy",
         noisy,
-        ["VARCHAR", "VARCHAR", "BIGINT", "VARCHAR"],
-        "VARCHAR",
-        null_handling="special",
+        [VARCHAR, VARCHAR, BIGINT, VARCHAR],
+        VARCHAR,
+        null_handling=FunctionNullHandling.SPECIAL,
     )
     # Noise on half of the chosen share of each side, drawn by the row.
     columns = dict.fromkeys(COLUMNS.split(", "), "")
@@ -221,6 +223,6 @@ def _write_train(db: duckdb.DuckDBPyConnection, out: Path, mix: Any) -> dict[str
 
 
 def _write(db: duckdb.DuckDBPyConnection, query: str, path: Path) -> int:
-    return db.execute(
-        f"COPY ({query}) TO {quoted(path)} (FORMAT parquet, COMPRESSION zstd)"
-    ).fetchone()[0]
+    copied = db.execute(f"COPY ({query}) TO {quoted(path)} (FORMAT parquet, COMPRESSION zstd)")
+    ((rows,),) = copied.fetchall()
+    return rows

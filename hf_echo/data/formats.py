@@ -346,7 +346,7 @@ def _json_blocks(path: Path) -> Iterator[tuple[list[dict], list[int], list[tuple
         if path.suffix.lower() == ".json" and first.startswith("[") and lines.numbers[0] == 1:
             try:
                 entries = list(enumerate(json.loads(path.read_text(encoding="utf-8-sig")), 1))
-                bad = []
+                bad: list[tuple[int, str]] = []
             except (ValueError, RecursionError) as error:
                 line = f":{error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
                 raise ValueError(f"{path}{line}: not a valid JSON array ({_why(error)})") from None

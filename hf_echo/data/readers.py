@@ -192,7 +192,7 @@ def _plan(
     """(the plan of each part, the optional columns that any of them has)."""
     languages = [name for name in constants if name != "provenance"]
     plans = []
-    optional = set()
+    optional: set[str] = set()
     for part in parts:
         mapping = schema.find_columns(part.columns, columns, constants=languages, where=part.label)
         plan = Plan.of(part, mapping, split, ("provenance", *schema.OPTIONAL))

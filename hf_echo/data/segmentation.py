@@ -55,7 +55,7 @@ def rule_segmenter(texts: Sequence[str], lang: str) -> list[list[str]]:
 
 
 def _pieces(text: str, lang: str, segment: Callable[[str, str], list[str]]) -> list[str]:
-    pieces = []
+    pieces: list[str] = []
     for line in _LINES.split(text):
         if not line:
             continue

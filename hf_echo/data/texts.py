@@ -139,7 +139,7 @@ def _convert(
 ) -> tuple[pa.Table, list[tuple[int, str]]]:
     """The good texts (lang, text) of all sides, and (row, reason) of bad rows."""
     tables = []
-    bad = {}
+    bad: dict[int, str] = {}
     for text, code in sides:
         columns = {"lang": block[code] if code else [lang] * len(block[text]), "text": block[text]}
         check = partial(_check_row, text, code or "lang")

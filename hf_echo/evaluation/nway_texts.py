@@ -38,7 +38,7 @@ def pairs_of_table(
     texts = texts_by_language(rows)
     if source_langs is None:
         source_langs = [lang for lang in texts if lang != target_lang]
-    pairs = []
+    pairs: list[tuple[str, str]] = []
     if direction == "all":
         pairs += permutations(dict.fromkeys([*source_langs, target_lang]), 2)
     if direction in ("to", "both"):

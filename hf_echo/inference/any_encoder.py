@@ -69,11 +69,8 @@ def _other(
     with opening_quietly():
         # else that of sentence-transformers
         device = str(pick_device(None)) if chosen_device() else None
-        model = (
-            open_modular(name, device=device)
-            if modular
-            else SentenceTransformer(name, device=device)
-        )
+        open_model = open_modular if modular else SentenceTransformer
+        model = open_model(name, device=device)
     if dtype != "auto":
         model = model.to(pick_dtype(dtype, "cpu"))
     first, *others = model
@@ -102,9 +99,9 @@ def _other(
             logger.warning("%s; they are truncated", message)
         if modular:
             return np.asarray(modular_encoder(model, batch_size=rows)(texts, lang), np.float32)
-        prompt = {"prompt_name": lang} if lang in (model.prompts or {}) else {}
+        prompt_name = lang if lang in (model.prompts or {}) else None
         vectors = model.encode(
-            texts, batch_size=rows, convert_to_numpy=True, show_progress_bar=False, **prompt
+            texts, prompt_name=prompt_name, batch_size=rows, show_progress_bar=False
         )
         return np.asarray(vectors, np.float32)
 
@@ -146,10 +143,12 @@ def _long_rows(
     tokenizer = getattr(model[0], "tokenizers", {}).get(lang, tokenizer)
     if not candidates or not isinstance(tokenizer, PreTrainedTokenizerBase):
         return []
-    ids = tokenizer([texts[row] for row in candidates], truncation=False, verbose=False)[
-        "input_ids"
-    ]
-    return [row for row, of_row in zip(candidates, ids, strict=True) if len(of_row) > limit]
+    encoded = tokenizer([texts[row] for row in candidates], truncation=False, verbose=False)
+    long_rows = []
+    for row, ids in zip(candidates, encoded["input_ids"], strict=True):
+        if len(ids) > limit:
+            long_rows.append(row)
+    return long_rows
 
 
 def is_echo(name: str) -> bool:
@@ -160,8 +159,9 @@ def is_echo(name: str) -> bool:
             return False
     except (OSError, ValueError, KeyError):
         return False  # a SentenceTransformer may have no config.json in its root
-    modules = cached_file(name, "modules.json", _raise_exceptions_for_missing_entries=False)
-    own_modules = 2 if (config.sentence_transformer or {}).get("normalize") else 1
-    return (
-        modules is None or len(json.loads(Path(modules).read_text(encoding="utf-8"))) == own_modules
-    )
+    file = cached_file(name, "modules.json", _raise_exceptions_for_missing_entries=False)
+    if file is None:
+        return True
+    # The encoder, and Normalize where its configuration says so.
+    modules = json.loads(Path(file).read_text(encoding="utf-8"))
+    return len(modules) == (2 if (config.sentence_transformer or {}).get("normalize") else 1)

@@ -33,7 +33,7 @@ class _Start:
         self.earlier = earlier_steps(path, journey)
         self.path = path
         self.journey = journey
-        self.problems = []
+        self.problems: list[str] = []
 
     def config(self, field: str, name: str, kinds: tuple[Any, ...] = ECHO) -> Any:
         """None where nobody can say: a problem, or an earlier recipe makes it from another model."""

@@ -163,6 +163,7 @@ class Step(Checked):
     def call(self, function: Callable[..., Any] | None = None, **others: Any) -> Any:
         """The result of `calls`, or of another function, which also gets `others`."""
         function = function or self.function()
+        # A command may have fields that its function does not know, such as where the report goes.
         parameters = signature(function).parameters
         takes_any_name = any(one.kind is Parameter.VAR_KEYWORD for one in parameters.values())
         options = self.options()
@@ -289,8 +290,8 @@ def fields_of(kind: Any) -> dict[str, Field]:
 
 def positions(kind: Any) -> list[str]:
     """The fields that are positions of the command, in order; the output is the last."""
-    inputs = []
-    outputs = []
+    inputs: list[str] = []
+    outputs: list[str] = []
     for name, declared in fields_of(kind).items():
         if declared.metadata["argument"]:
             names = outputs if declared.metadata["writes"] else inputs

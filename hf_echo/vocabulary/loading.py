@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from tokenizers import Tokenizer
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
@@ -27,7 +28,7 @@ def load_tokenizer(source: str | Path) -> PreTrainedTokenizerFast:
             raise ValueError(f"{path} is not a tokenizer.json: {reason}") from None
     if path.is_dir() and (path / "tokenizer.json").is_file():
         place = str(path)
-        options = {}
+        options: dict[str, Any] = {}
     else:
         place, options = locate(source)
     tokenizer = read_pretrained(AutoTokenizer, source, place, **options)

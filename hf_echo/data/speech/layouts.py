@@ -144,7 +144,7 @@ def columns_of_layout(file: Path, columns: Sequence[str], constants: Mapping[str
 
 @lru_cache(maxsize=4)
 def _sentences_by_number(tables: tuple[Path, ...]) -> dict[str, str]:
-    texts = {}
+    texts: dict[str, str] = {}
     for table in tables:
         for block in open_table(table).read(["id", "raw_transcription"]):
             texts |= zip(block.columns["id"], block.columns["raw_transcription"])

@@ -237,7 +237,7 @@ def checked_rows(
     """(table of the good rows, (row, reason) of the others); `audio` of the block is a path."""
     # A row with anything wrong is left out whole, with the first reason.
     values = {name: as_list(column) for name, column in block.items()}
-    good = {name: [] for name in (*COLUMNS, *optional)}
+    good: dict[str, list[Any]] = {name: [] for name in (*COLUMNS, *optional)}
     bad = []
     for row, fields in enumerate(zip(*values.values(), strict=True)):
         record = dict(zip(values, fields, strict=True)) | constants

@@ -30,7 +30,7 @@ _GROUPS = [
 
 
 def _groups_of_names() -> dict[str, tuple[str, ...]]:
-    groups = {}
+    groups: dict[str, tuple[str, ...]] = {}
     for names in _GROUPS:
         group = tuple(dict.fromkeys(names))
         for name in group:

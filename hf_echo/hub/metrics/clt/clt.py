@@ -97,7 +97,7 @@ def _given_accuracies(accuracies: list[float], languages: list[str]) -> dict[str
 def _label_accuracies(
     predictions: list[int | str], references: list[int | str], languages: list[str]
 ) -> dict[str, float]:
-    hits = {}
+    hits: dict[str, list[bool]] = {}
     for prediction, reference, language in zip(predictions, references, languages):
         hits.setdefault(language, []).append(prediction == reference)
     return {language: sum(of_language) / len(of_language) for language, of_language in hits.items()}
