@@ -13,35 +13,60 @@ pytestmark = pytest.mark.trains
 
 @pytest.fixture
 def pairs(toy):
-    table = toy.dataset()[:30]
-    columns = [table[c] for c in ("source", "target", "source_lang", "target_lang")]
-    return [column + column[:5] for column in columns]  # five rows twice
+    """Columns of 30 rows, and five of them twice."""
+    columns = toy.dataset()[[*range(30), *range(5)]]
+    return [columns[name] for name in ("source", "target", "source_lang", "target_lang")]
 
 
 def test_scores_are_cosines(toy_folders, pairs):
-    model, tokenizer = load_encoder(toy_folders["training"], dtype="fp32")
-    sides = [(pairs[0], pairs[2]), (pairs[1], pairs[3])]
-    x, y = ([encode(model, tokenizer, [t], lang)[0] for t, lang in zip(*side)] for side in sides)
-    expected = [a @ b / np.linalg.norm(a) / np.linalg.norm(b) for a, b in zip(x, y)]
-    scorer = pickle.loads(
-        pickle.dumps(EchoScorer(str(toy_folders["training"]), dtype="fp32", batch=8))
-    )
-    np.testing.assert_allclose(scorer(*pairs), expected, atol=2e-5)
-    assert scorer([], [], [], []).shape == (0,)
+    """Also after a journey to another process."""
+    folder = str(toy_folders["training"])
+    scorer = pickle.loads(pickle.dumps(EchoScorer(folder, dtype="fp32", batch=8)))
+
+    scores = scorer(*pairs)
+
+    model, tokenizer = load_encoder(folder, dtype="fp32")
+    expected = []
+    for source, target, source_lang, target_lang in zip(*pairs, strict=True):
+        x = encode(model, tokenizer, [source], source_lang, normalize=True)
+        y = encode(model, tokenizer, [target], target_lang, normalize=True)
+        expected.append(float(x[0] @ y[0]))
+    np.testing.assert_allclose(scores, expected, atol=2e-5)
+
+
+def test_no_pair_has_no_score(toy_folders):
+    scores = EchoScorer(str(toy_folders["training"]))([], [], [], [])
+
+    assert scores.shape == (0,)
 
 
 def test_each_text_is_embedded_once(toy_folders, pairs, monkeypatch):
     seen = []
-    original = module.open_encoder
+    open_encoder = module.open_encoder
 
-    def counting(*args, **options):
-        encoder = original(*args, **options)
-        return lambda texts, lang: (seen.extend((t, lang) for t in texts), encoder(texts, lang))[1]
+    def open_counting_encoder(*args, **options):
+        encoder = open_encoder(*args, **options)
 
-    monkeypatch.setattr(module, "open_encoder", counting)
+        def encode_texts(texts, lang):
+            seen.extend((text, lang) for text in texts)
+            return encoder(texts, lang)
+
+        return encode_texts
+
+    monkeypatch.setattr(module, "open_encoder", open_counting_encoder)
     EchoScorer(str(toy_folders["training"]))(*pairs)
-    assert len(seen) == len(set(seen)) == len({*zip(pairs[0], pairs[2]), *zip(pairs[1], pairs[3])})
+
+    sources, targets, source_langs, target_langs = pairs
+    texts = {*zip(sources, source_langs), *zip(targets, target_langs)}
+    assert sorted(seen) == sorted(texts)
+
+
+def test_columns_of_different_lengths_are_refused(toy_folders):
+    scorer = EchoScorer(str(toy_folders["training"]))
     with pytest.raises(ValueError, match="columns have 2, 1 rows"):
-        EchoScorer(str(toy_folders["training"]))(["a", "b"], ["c"], "fra_Latn", ["eng_Latn"])
+        scorer(["a", "b"], ["c"], "fra_Latn", ["eng_Latn"])
+
+
+def test_a_folder_that_does_not_exist_is_refused():
     with pytest.raises(FileNotFoundError, match="no folder /no/model"):
         EchoScorer("/no/model")(["a"], ["b"], ["fra_Latn"], ["eng_Latn"])
