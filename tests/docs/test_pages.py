@@ -7,6 +7,7 @@ import re
 from dataclasses import fields
 from pathlib import Path
 
+import pytest
 import torch
 from transformers import AutoTokenizer
 
@@ -21,85 +22,117 @@ from hf_echo.steps.table import OPERATIONS, STAGES
 from hf_echo.utils.settings import fields_of
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-PAGES = (DOCS / f"{name}.md" for name in ("training", "speech", "spectrum"))
-PAGE, SPEECH, SPECTRUM = (path.read_text(encoding="utf-8") for path in PAGES)
+
+
+def page(name: str) -> str:
+    return (DOCS / f"{name}.md").read_text(encoding="utf-8")
+
+
+TRAINING = page("training")
+SPEECH = page("speech")
+SPECTRUM = page("spectrum")
 
 
 def section(title: str) -> str:
-    return re.split(r"^## ", PAGE.partition(f"\n## {title}\n")[2], flags=re.MULTILINE)[0]
+    """What stands under a heading of training.md."""
+    below = TRAINING.partition(f"\n## {title}\n")[2]
+    return below.partition("\n## ")[0]
 
 
-def rows(text: str) -> list[list[str]]:
+def table(page: str, header: str) -> str:
+    return page.partition(header)[2].partition("\n\n")[0]
+
+
+def names_in_rows(text: str) -> list[list[list[str]]]:
     """The names in backticks of each cell of the tables' rows."""
-    lines = [line for line in text.splitlines() if line.startswith("| `")]
-    return [
-        [re.findall(r"`([\w/-]+)`", cell) for cell in line.strip("|").split(" | ")]
-        for line in lines
-    ]
+    rows = []
+    for line in text.splitlines():
+        if line.startswith("| `"):
+            cells = line.strip("|").split(" | ")
+            rows.append([re.findall(r"`([\w/-]+)`", cell) for cell in cells])
+    return rows
+
+
+def names_of_first_column(text: str) -> set[str]:
+    names = set()
+    for row in names_in_rows(text):
+        names.update(row[0])
+    return names
 
 
 def test_every_stage_has_a_row():
-    assert [row[0][0] for row in rows(section("Stages"))] == list(STAGES)
+    first_names = [row[0][0] for row in names_in_rows(section("Stages"))]
+
+    assert first_names == list(STAGES)
 
 
-def test_every_operation_has_a_row_with_its_fields():
-    named = {name: set(row[2]) for row in rows(section("Operations")) for name in row[0]}
-    assert set(named) == set(OPERATIONS)
-    for name, chosen in named.items():
-        assert chosen <= set(fields_of(OPERATIONS[name])), name
+def test_every_operation_has_a_row():
+    assert names_of_first_column(section("Operations")) == set(OPERATIONS)
+
+
+def test_fields_of_operations_exist():
+    for operations, _, fields_in_row, *_ in names_in_rows(section("Operations")):
+        for operation in operations:
+            assert set(fields_in_row) <= set(fields_of(OPERATIONS[operation])), operation
 
 
 def test_every_folder_of_recipes_has_a_row():
-    folders = {path.parent.name for path in RECIPES.glob("*/*.yaml")} - {"data", "vocabulary"}
-    named = {
-        name.split("/")[0] for row in rows(section("Recipes in the package")) for name in row[0]
-    }
-    assert named == folders
+    folders = {path.parent.name for path in RECIPES.glob("*/*.yaml")}
+    names = names_of_first_column(section("Recipes in the package"))
+    assert {name.split("/")[0] for name in names} == folders - {"data", "vocabulary"}
 
 
 def test_fields_of_speech_exist():
-    known = {field.name for kind in (SpeechConfig, DataArguments) for field in fields(kind)}
-    table = SPEECH.partition("| field | what it does |")[2].partition("\n\n")[0]
-    named = {name for row in rows(table) for name in row[0]}
-    assert len(named) >= 8
-    assert named <= known
+    names = names_of_first_column(table(SPEECH, "| field | what it does |"))
+
+    settings = [*fields(SpeechConfig), *fields(DataArguments)]
+    assert len(names) >= 8
+    assert names <= {setting.name for setting in settings}
 
 
 def test_columns_of_speech_exist():
-    table = SPEECH.partition("| column (a row per recording) | meaning |")[2].partition("\n\n")[0]
-    assert {name for row in rows(table) for name in row[0]} == {*COLUMNS, *OPTIONAL}
+    names = names_of_first_column(table(SPEECH, "| column (a row per recording) | meaning |"))
+
+    assert names == {*COLUMNS, *OPTIONAL}
 
 
-def test_three_questions_of_one_document(tmp_path, monkeypatch, capsys):
+@pytest.fixture
+def spectrum_folder(tmp_path, monkeypatch):
+    """The checkpoint that the page opens, with random weights, under the working directory."""
     nano = hf_echo.pretrained("echo-nano")
     torch.manual_seed(0)
-    shape = dict(
-        hidden_size=384,
-        embedding_size=384,
-        intermediate_size=32,
-        num_hidden_layers=1,
-        num_attention_heads=4,
-    )
-    tower = SpectrumModel(SpectrumConfig(**shape))
+    sizes = dict(hidden_size=384, embedding_size=384, intermediate_size=32)
+    tower = SpectrumModel(SpectrumConfig(**sizes, num_hidden_layers=1, num_attention_heads=4))
     tower.set_boe(torch.randn(384))
     folder = tmp_path / "outputs" / "spectrum-nano" / "3_prefix"
     join(tower, nano).save_pretrained(folder)
     AutoTokenizer.from_pretrained(nano).save_pretrained(folder)
     monkeypatch.chdir(tmp_path)
+
+
+def test_three_questions_of_one_document(spectrum_folder, capsys):
     (code,) = re.findall(r"^```python\n(.*?)^```$", SPECTRUM, flags=re.MULTILINE | re.DOTALL)
-    names: dict = {}
-    exec(code, names)
+
+    variables: dict = {}
+    exec(code, variables)
+
     assert capsys.readouterr().out.count("\n") >= 3
-    assert isinstance(names["model"], SpectrumForCausalLM)
-    assert names["document"].mask.sum() == 4
-    calls = re.findall(r"`model\.(\w+)\(", SPECTRUM)
-    assert calls
-    assert all(hasattr(names["model"], name) for name in calls)
+    assert isinstance(variables["model"], SpectrumForCausalLM)
+    assert variables["document"].mask.sum() == 4
+
+
+def test_methods_of_spectrum_exist():
+    methods = re.findall(r"`model\.(\w+)\(", SPECTRUM)
+
+    assert methods
+    for method in methods:
+        assert hasattr(SpectrumForCausalLM, method)
 
 
 def test_spectrum_names_its_stages():
-    named = set(re.findall(r"^\| \d \| `(\w+)`", SPECTRUM, flags=re.MULTILINE))
-    assert named == {name for name in STAGES if name.startswith("spectrum_")}
+    names = re.findall(r"^\| \d \| `(\w+)`", SPECTRUM, flags=re.MULTILINE)
+
+    assert set(names) == {name for name in STAGES if name.startswith("spectrum_")}
 
 
 ROW = re.compile(r"^\| `(hf_echo[\w.]*)` \| [^|]+ \| (.+) \|$", re.MULTILINE)
@@ -108,41 +141,43 @@ NOT_IMPORTED_FROM = ("hf_echo.modeling", "hf_echo.pretrained")
 
 
 def public_names() -> dict[str, set[str]]:
-    """{module: names} of the tables."""
-    text = (DOCS / "api.md").read_text(encoding="utf-8")
-    return {module: set(re.findall(r"`(\w+)`", names)) for module, names in ROW.findall(text)}
+    """{module: names} of the tables of api.md."""
+    names_of_modules = {}
+    for module, names in ROW.findall(page("api")):
+        names_of_modules[module] = set(re.findall(r"`(\w+)`", names))
+    return names_of_modules
 
 
-def again(file: Path) -> set[str]:
+def reexported(file: Path) -> set[str]:
     """Names that a module imports `as` themselves, which exports them."""
-    imports = (
-        node
-        for node in ast.parse(file.read_text(encoding="utf-8")).body
-        if isinstance(node, ast.ImportFrom)
-    )
-    return {one.name for node in imports for one in node.names if one.name == one.asname}
+    names = set()
+    for node in ast.parse(file.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.ImportFrom):
+            names.update(alias.name for alias in node.names if alias.name == alias.asname)
+    return names
 
 
-def exporting(package: Path) -> set[str]:
-    """The folders under a package whose __init__.py exports names, as dotted names."""
-    files = [
-        f
-        for f in package.rglob("__init__.py")
-        if "\n__all__ = " in f.read_text(encoding="utf-8") or again(f)
-    ]
-    found = {".".join(file.parent.relative_to(package.parent).parts) for file in files}
-    return {name for name in found if not name.startswith(NOT_IMPORTED_FROM)}
+def exporting_modules() -> set[str]:
+    """The folders of the package whose __init__.py exports names, as dotted names."""
+    modules = set()
+    for file in (DOCS.parent / "hf_echo").rglob("__init__.py"):
+        module = ".".join(file.parent.relative_to(DOCS.parent).parts)
+        exports = "\n__all__ = " in file.read_text(encoding="utf-8") or reexported(file)
+        if exports and not module.startswith(NOT_IMPORTED_FROM):
+            modules.add(module)
+    return modules
 
 
 def test_every_folder_that_exports_names_is_on_the_page():
-    assert exporting(DOCS.parent / "hf_echo") <= set(public_names())
+    assert exporting_modules() <= public_names().keys()
 
 
-def test_the_page_names_what_a_module_exports():
-    for module, names in public_names().items():
-        loaded = importlib.import_module(module)
-        exported = set(getattr(loaded, "__all__", again(Path(loaded.__file__))))
-        assert names == exported, (
-            f"{module}: add {exported - names}, remove {names - exported} in docs/api.md"
-        )
-        assert all(hasattr(loaded, name) for name in names), module
+@pytest.mark.parametrize("module", public_names())
+def test_the_page_names_what_a_module_exports(module):
+    loaded = importlib.import_module(module)
+    names = public_names()[module]
+
+    exported = set(getattr(loaded, "__all__", reexported(Path(loaded.__file__))))
+    assert names == exported
+    for name in names:
+        assert hasattr(loaded, name)
