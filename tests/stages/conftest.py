@@ -30,27 +30,51 @@ def tiny_bert():
     return make
 
 
+def new_trainer(
+    stage: str, model, data, tokenizer, folder: Path, extra: dict | None = None, **fields
+):
+    """The trainer of a stage with fields of its Config: 64 rows a batch, 7 batches an epoch of the toy world."""
+    module = import_module(f"hf_echo.stages.{stage}")
+    name = "Seq2Seq" if stage == "seq2seq" else stage.title().replace("_", "")
+    defaults = dict(
+        output_dir=str(folder / stage),
+        max_steps=40,
+        learning_rate=1e-2,
+        warmup_steps=4,
+        logging_steps=5,
+        max_tokens=10**6,
+        max_rows=64,
+    )
+    config = getattr(module, f"{name}Config")(**defaults | QUIET | fields)
+    trainer = getattr(module, f"{name}Trainer")
+    return trainer(model, config, train_dataset=data, tokenizer=tokenizer, **extra or {})
+
+
 @pytest.fixture
 def make_trainer(toy, toy_tokenizer, toy_data, tmp_path):
-    """make_trainer(stage, **fields of its Config) on the toy world; 64 rows a batch, 7 batches an epoch."""
+    """make_trainer(stage, model=, data=, tokenizer=, extra=, **fields of its Config) on the toy world."""
 
-    def make(stage, *, model=None, data=toy_data, tokenizer=toy_tokenizer, extra=None, **fields):
-        module = import_module(f"hf_echo.stages.{stage}")
-        name = "Seq2Seq" if stage == "seq2seq" else stage.title().replace("_", "")
-        defaults = dict(max_steps=40, learning_rate=1e-2, warmup_steps=4, logging_steps=5)
-        defaults |= dict(output_dir=str(tmp_path / stage), max_tokens=10**6, max_rows=64) | QUIET
-        args = getattr(module, f"{name}Config")(**defaults | fields)
-        model = toy.make_model(toy_tokenizer) if model is None else model
-        trainer = getattr(module, f"{name}Trainer")
-        return trainer(model, args, train_dataset=data, tokenizer=tokenizer, **extra or {})
+    def make(stage, *, model=None, data=toy_data, tokenizer=toy_tokenizer, **fields):
+        if model is None:
+            model = toy.make_model(toy_tokenizer)
+        return new_trainer(stage, model, data, tokenizer, tmp_path, **fields)
 
     return make
 
 
 SMALL = dict(
-    vocab_size=400, shape=SHAPE, max_length=32, max_tokens=2000, learning_rate=1e-2, warmup_steps=2
+    vocab_size=400,
+    shape=SHAPE,
+    max_length=32,
+    max_tokens=2000,
+    learning_rate=1e-2,
+    warmup_steps=2,
+    max_steps=6,
+    logging_steps=2,
+    save_steps=3,
+    dev_negatives=2,
+    disable_tqdm=True,
 )
-SMALL |= dict(max_steps=6, logging_steps=2, save_steps=3, dev_negatives=2, disable_tqdm=True)
 
 
 @pytest.fixture

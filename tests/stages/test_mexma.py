@@ -1,4 +1,4 @@
-"""MEXMA: its losses by hand, the switches of its ablation, runs from a backbone and a checkpoint, resume, folders."""
+"""MEXMA: its losses by hand, the switches of its ablation, runs from a backbone or a checkpoint, saved folders."""
 
 import copy
 
@@ -14,12 +14,25 @@ from hf_echo.inference.any_encoder import any_encoder
 from hf_echo.modeling import EchoConfig, EchoEncoder, EchoTokenizer
 from hf_echo.stages.mexma import MexmaConfig, MexmaTrainer
 from hf_echo.steps.dry_run import dry_run
-from hf_echo.steps.recipe import find_recipes, read_recipe
 from hf_echo.steps.training import train_recipe
 
 from ..toy import QUIET
 
 HEAD = dict(head_layers=1, head_heads=4, head_ffn=48, head_dropout=0.0)
+ROWS = (0, 1, 5, 9, 30, 64)  # rows 0 and 1 have the same English target
+N = len(ROWS)
+
+
+def encoder_of_xlm_r(toy, tokenizer, pooling: str = "cls", **changes) -> EchoEncoder:
+    backbone = toy.plain_encoder(
+        tokenizer, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, **changes
+    )
+    config = EchoConfig(
+        backbone=backbone.config, pooling=pooling, embedding_size=None, prompts="none"
+    )
+    encoder = EchoEncoder(config)
+    encoder.backbone.load_state_dict(backbone.state_dict())
+    return encoder
 
 
 @pytest.fixture(params=["llama", "xlm-roberta", "mean"])
@@ -28,166 +41,248 @@ def parts(request, toy):
     if request.param == "llama":
         tokenizer = toy.make_tokenizer()
         return toy.make_model(tokenizer).encoder, tokenizer
-    template, pooling = ("$A </s>", "mean") if request.param == "mean" else ("<s> $A </s>", "cls")
-    plain = toy.plain_tokenizer(template=template)
-    backbone = toy.plain_encoder(plain, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
-    encoder = EchoEncoder(
-        EchoConfig(backbone=backbone.config, pooling=pooling, embedding_size=None, prompts="none")
-    )
-    encoder.backbone.load_state_dict(backbone.state_dict())
-    return encoder, EchoTokenizer.around(plain)
+    if request.param == "mean":
+        plain = toy.plain_tokenizer(template="$A </s>")
+        return encoder_of_xlm_r(toy, plain, pooling="mean"), EchoTokenizer.around(plain)
+    plain = toy.plain_tokenizer()
+    return encoder_of_xlm_r(toy, plain), EchoTokenizer.around(plain)
 
 
 @pytest.fixture
 def make(parts, toy, tmp_path):
+    """make(**fields of MexmaConfig): a trainer on the toy world."""
+    encoder, tokenizer = parts
+
     def make(**fields):
-        options = (
-            HEAD | dict(output_dir=str(tmp_path / "out"), max_rows=16, max_tokens=10**6) | QUIET
-        )
+        options = dict(output_dir=str(tmp_path / "out"), max_rows=16, max_tokens=10**6)
+        args = MexmaConfig(**HEAD | options | QUIET | fields)
+        data = tokenize_parallel(toy.dataset(), tokenizer, progress=False)
         torch.manual_seed(0)
-        data = tokenize_parallel(toy.dataset(), parts[1], progress=False)
-        args = MexmaConfig(**options | fields)
-        return MexmaTrainer(copy.deepcopy(parts[0]), args, train_dataset=data, tokenizer=parts[1])
+        return MexmaTrainer(copy.deepcopy(encoder), args, train_dataset=data, tokenizer=tokenizer)
 
     return make
 
 
-def batch_of(trainer, rows=(0, 1, 5, 9, 30, 64)):
+def batch_of(trainer, rows=ROWS):
     return trainer.data_collator([trainer.train_dataset[i] for i in rows])
 
 
 def encode_alone(trainer, ids, mask):
-    """Each row without padding: (states, embedding)."""
-    encoder = trainer.model.encoder
-    out = [encoder(row[keep.bool()][None]) for row, keep in zip(ids, mask, strict=True)]
-    return [o.last_hidden_state[0] for o in out], torch.cat([o.sentence_embedding for o in out])
+    """Each row without padding: (states of each, embeddings)."""
+    states = []
+    embeddings = []
+    for row, is_token in zip(ids, mask.bool(), strict=True):
+        output = trainer.model.encoder(row[is_token][None])
+        states.append(output.last_hidden_state[0])
+        embeddings.append(output.sentence_embedding)
+    return states, torch.cat(embeddings)
 
 
-def unmasking_by_hand(trainer, batch, rows, context):
-    """CE([S_B, A'], A) row by row, with all logits."""
+def clean_embeddings(trainer, batch) -> torch.Tensor:
+    """(2 N, d): of sources, then of targets."""
+    return encode_alone(trainer, batch["input_ids"], batch["attention_mask"])[1]
+
+
+def unmasking_by_hand(trainer, batch, rows, contexts) -> float:
+    """CE([S_B, A'], A) row by row, with all logits; the sentence vector stands in place of CLS, where there is one."""
     model = trainer.model
-    losses = []
-    # CLS, where there is one
-    replaced = int(trainer.tokenizer("")["input_ids"][0] != trainer.tokenizer.eos_token_id)
+    matrix = model.encoder.get_input_embeddings().weight
+    has_cls = trainer.tokenizer("")["input_ids"][0] != trainer.tokenizer.eos_token_id
+    first = 1 if has_cls else 0
     states, _ = encode_alone(trainer, batch["masked_ids"], batch["attention_mask"])
-    for i, sentence in zip(rows, context, strict=True):
-        tokens = torch.cat([sentence[None], states[i][replaced:]])[None]
-        out = model.head(tokens, torch.ones(tokens.shape[:2]))[0][1:]
-        logits = out @ model.encoder.get_input_embeddings().weight.T + model.head.bias
-        labels = batch["labels"][i][replaced : replaced + len(out)]
-        losses.append(
-            F.cross_entropy(logits, labels, reduction="none", ignore_index=-100)[labels != -100]
-        )
-    return torch.cat(losses).mean()
+    losses = []
+    for row, context in zip(rows, contexts, strict=True):
+        tokens = torch.cat([context[None], states[row][first:]])[None]
+        hidden = model.head(tokens, torch.ones(tokens.shape[:2]))[0][1:]
+        logits = hidden @ matrix.T + model.head.bias
+        labels = batch["labels"][row][first : first + len(hidden)]
+        is_masked = labels != -100
+        losses.append(F.cross_entropy(logits[is_masked], labels[is_masked], reduction="none"))
+    return torch.cat(losses).mean().item()
 
 
-def test_losses_by_hand(make):
+@pytest.fixture
+def trainer(make):
+    """With a bias of the head that is not 0."""
     trainer = make()
     trainer.model.head.bias.data.normal_()
-    batch = batch_of(trainer)
-    parts, weights = trainer.loss_parts(trainer.model, batch)
-    _, sentences = encode_alone(trainer, batch["input_ids"], batch["attention_mask"])
-    source, target = sentences.detach().double().numpy().reshape(2, 6, -1)
-    assert parts["alignment"].item() == pytest.approx(((source - target) ** 2).mean(), rel=1e-4)
+    return trainer
 
-    def koleo(x):
-        unit = x / np.linalg.norm(x, axis=1, keepdims=True)
-        distance = np.linalg.norm(unit[:, None] - unit[None], axis=2) + np.diag([9.0] * len(x))
-        return -np.log(distance.min(1)).mean()
 
-    kept = [0, 2, 3, 4, 5]  # rows 0 and 1 have the same English target
+@pytest.fixture
+def batch(trainer):
+    return batch_of(trainer)
+
+
+def test_alignment_is_the_mean_squared_difference(trainer, batch):
+    source, target = clean_embeddings(trainer, batch).chunk(2)
+
+    parts, _ = trainer.loss_parts(trainer.model, batch)
+
+    expected = (source - target).square().mean().item()
+    assert parts["alignment"].item() == pytest.approx(expected, rel=1e-4)
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_masked_tokens_are_read_with_the_vector_of_the_other_side(trainer, batch, side):
+    source, target = clean_embeddings(trainer, batch).chunk(2)
+
+    parts, _ = trainer.loss_parts(trainer.model, batch)
+
+    if side == "source":
+        expected = unmasking_by_hand(trainer, batch, range(N), target)
+    else:
+        expected = unmasking_by_hand(trainer, batch, range(N, 2 * N), source)
+    assert parts[f"unmasking_{side}"].item() == pytest.approx(expected, rel=1e-4)
+
+
+def koleo(x: np.ndarray) -> float:
+    unit = x / np.linalg.norm(x, axis=1, keepdims=True)
+    distances = np.linalg.norm(unit[:, None] - unit[None], axis=2)
+    np.fill_diagonal(distances, np.inf)
+    return -np.log(distances.min(1)).mean()
+
+
+def test_koleo_is_over_different_texts_of_each_side(trainer, batch):
+    source, target = clean_embeddings(trainer, batch).detach().numpy().reshape(2, N, -1)
+
+    parts, _ = trainer.loss_parts(trainer.model, batch)
+
     assert batch["target_key"][0] == batch["target_key"][1]
-    assert parts["koleo"].item() == pytest.approx(
-        (koleo(source) + koleo(target[kept])) / 2, rel=1e-3
-    )
-    first, second = sentences.chunk(2)
-    for name, rows, context in (("source", range(6), second), ("target", range(6, 12), first)):
-        want = unmasking_by_hand(trainer, batch, rows, context)
-        assert parts[f"unmasking_{name}"].item() == pytest.approx(want.item(), rel=1e-4)
-    assert weights == {
-        "unmasking_source": 0.5,
-        "unmasking_target": 0.5,
-        "alignment": 1.0,
-        "koleo": 0.01,
-    }
-    labels = batch["labels"] != -100
-    assert trainer.part_sizes(batch)["unmasking_source"] == labels[:6].sum()
-    one_pair, _ = trainer.loss_parts(trainer.model, batch_of(trainer, rows=(3,)))
-    assert one_pair["koleo"].item() == 0
-    assert one_pair["alignment"].item() > 0
+    expected = (koleo(source) + koleo(target[1:])) / 2
+    assert parts["koleo"].item() == pytest.approx(expected, rel=1e-3)
+
+
+def test_koleo_of_one_pair_is_0(trainer):
+    parts, _ = trainer.loss_parts(trainer.model, batch_of(trainer, rows=(3,)))
+    assert parts["koleo"].item() == 0
+    assert parts["alignment"].item() > 0
+
+
+def test_weights_are_those_of_the_paper(trainer, batch):
+    """A.4, on means over both texts."""
+    _, weights = trainer.loss_parts(trainer.model, batch)
+    expected = {"unmasking_source": 0.5, "unmasking_target": 0.5, "alignment": 1.0, "koleo": 0.01}
+    assert weights == expected
+
+
+def test_unmasking_counts_masked_tokens(trainer, batch):
+    """Its mean over processes is weighed so."""
+    masked = (batch["labels"][:N] != -100).sum()
+    assert trainer.part_sizes(batch)["unmasking_source"] == masked
+
+
+UNMASKING_ALONE = dict(alignment="none", koleo_weight=0.0)
 
 
 def test_not_symmetric_is_one_masked_text_a_pair(make):
-    trainer = make(symmetric=False, alignment="none", koleo_weight=0.0, token_gradients=False)
-    calls = []
-    trainer.model.encoder.register_forward_hook(
-        lambda module, given, out: calls.append(len(out.sentence_embedding))
-    )
-    batch = batch_of(trainer, rows=range(6))  # both sides are drawn
-    side = batch["side"].tolist()
-    assert 0 < sum(side) < 6
+    trainer = make(symmetric=False, token_gradients=False, **UNMASKING_ALONE)
+    batch = batch_of(trainer, rows=range(6))
+    sides = batch["side"]
+    assert 0 < sides.sum() < 6  # both are drawn
+    masked_rows = (torch.arange(6) + 6 * sides).tolist()
+    context_rows = (torch.arange(6) + 6 * (1 - sides)).tolist()
+    contexts = clean_embeddings(trainer, batch)[context_rows]
+
     parts, weights = trainer.loss_parts(trainer.model, batch)
-    assert calls == [6, 6]
-    assert list(parts) == ["unmasking"]
+
     assert weights == {"unmasking": 0.5}
-    _, sentences = encode_alone(trainer, batch["input_ids"], batch["attention_mask"])
-    rows = [i + 6 * lot for i, lot in enumerate(side)]
-    other = sentences[[i + 6 * (1 - lot) for i, lot in enumerate(side)]]
-    assert parts["unmasking"].item() == pytest.approx(
-        unmasking_by_hand(trainer, batch, rows, other).item(), rel=1e-4
-    )
-    assert trainer.part_sizes(batch)["unmasking"] == (batch["labels"][rows] != -100).sum()
+    expected = unmasking_by_hand(trainer, batch, masked_rows, contexts)
+    assert parts["unmasking"].item() == pytest.approx(expected, rel=1e-4)
+    assert trainer.part_sizes(batch)["unmasking"] == (batch["labels"][masked_rows] != -100).sum()
+
+
+@pytest.fixture
+def passes():
+    """passes(trainer): the outputs of its encoder, pass by pass, whose gradients are kept."""
+
+    def watch(trainer):
+        outputs = []
+
+        def keep(module, inputs, output):
+            output.last_hidden_state.retain_grad()
+            output.sentence_embedding.retain_grad()
+            outputs.append(output)
+
+        trainer.model.encoder.register_forward_hook(keep)
+        return outputs
+
+    return watch
+
+
+def test_not_symmetric_encodes_half_of_the_texts_in_each_pass(make, passes):
+    trainer = make(symmetric=False, **UNMASKING_ALONE)
+    outputs = passes(trainer)
+
+    trainer.loss_parts(trainer.model, batch_of(trainer))
+
+    assert [len(output.sentence_embedding) for output in outputs] == [N, N]
 
 
 @pytest.mark.parametrize("flows", [True, False])
-def test_token_gradients(make, flows):
-    """Off, the masked states get none; the sentence vector and the tied matrix still do."""
-    trainer = make(token_gradients=flows, alignment="none", koleo_weight=0.0)
-    seen = []
-
-    def keep(module, given, out):
-        seen.append((out.last_hidden_state, out.sentence_embedding))
-        for tensor in seen[-1]:
-            tensor.retain_grad()
-
-    trainer.model.encoder.register_forward_hook(keep)
+def test_token_gradients(make, passes, flows):
+    """Off, the masked states get none; the sentence vector still does."""
+    trainer = make(token_gradients=flows, **UNMASKING_ALONE)
+    outputs = passes(trainer)
     parts, _ = trainer.loss_parts(trainer.model, batch_of(trainer))
+
     (parts["unmasking_source"] + parts["unmasking_target"]).backward()
-    (_, sentence), (masked, _) = seen
-    assert sentence.grad.abs().sum() > 0
-    assert (masked.grad is not None and masked.grad.abs().sum() > 0) == flows
-    matrix = trainer.model.token_matrix
-    never_read = next(
-        i for i in range(len(matrix)) if i not in batch_of(trainer)["masked_ids"].unique()
-    )
-    assert matrix.grad[never_read].abs().sum() > 0  # by the output alone
+
+    clean, masked = outputs
+    assert clean.sentence_embedding.grad.any()
+    gradient = masked.last_hidden_state.grad
+    assert (gradient is not None and bool(gradient.any())) == flows
 
 
-def test_alignment_of_masked_and_clean(make):
-    trainer = make(alignment="masked", koleo_weight=0.0)
+def test_the_output_matrix_is_that_of_the_token_vectors(make):
+    """A token that no text holds has a gradient by the output alone."""
+    trainer = make(token_gradients=False, **UNMASKING_ALONE)
     batch = batch_of(trainer)
     parts, _ = trainer.loss_parts(trainer.model, batch)
-    _, clean = encode_alone(trainer, batch["input_ids"], batch["attention_mask"])
+
+    parts["unmasking_source"].backward()
+
+    matrix = trainer.model.token_matrix
+    unread = set(range(len(matrix))) - set(batch["masked_ids"].flatten().tolist())
+    assert matrix.grad[min(unread)].any()
+
+
+def test_alignment_of_masked_sources_with_clean_targets(make):
+    """B.1: masked A, clean B."""
+    trainer = make(alignment="masked", koleo_weight=0.0)
+    batch = batch_of(trainer)
+    clean = clean_embeddings(trainer, batch)
     _, masked = encode_alone(trainer, batch["masked_ids"], batch["attention_mask"])
-    want = F.mse_loss(masked[:6], clean[6:])  # masked A, clean B (B.1)
-    assert parts["alignment"].item() == pytest.approx(want.item(), rel=1e-4)
+
+    parts, _ = trainer.loss_parts(trainer.model, batch)
+
+    expected = F.mse_loss(masked[:N], clean[N:]).item()
+    assert parts["alignment"].item() == pytest.approx(expected, rel=1e-4)
 
 
-def test_contrastive_alignment_alone_is_one_pass(make):
-    trainer = make(
-        alignment="contrastive", unmasking_weight=0.0, koleo_weight=0.0, logit_scale=10.0
-    )
-    assert not any(p.requires_grad for p in trainer.model.head.parameters())
-    batch = batch_of(trainer, rows=(0, 5, 9, 30))
-    assert "masked_ids" not in batch
-    parts, weights = trainer.loss_parts(trainer.model, batch)
-    _, clean = encode_alone(trainer, batch["input_ids"], batch["attention_mask"])
-    logits = 10 * F.normalize(clean[:4]) @ F.normalize(clean[4:]).T
-    want = (
-        F.cross_entropy(logits, torch.arange(4)) + F.cross_entropy(logits.T, torch.arange(4))
-    ) / 2
-    assert parts["alignment"].item() == pytest.approx(want.item(), rel=1e-4)
+@pytest.fixture
+def aligned(make):
+    """A trainer that aligns alone, by a softmax in both directions."""
+    weights = dict(unmasking_weight=0.0, koleo_weight=0.0)
+    return make(alignment="contrastive", logit_scale=10.0, **weights)
+
+
+def test_contrastive_alignment(aligned):
+    batch = batch_of(aligned, rows=(0, 5, 9, 30))
+    source, target = F.normalize(clean_embeddings(aligned, batch)).chunk(2)
+
+    parts, weights = aligned.loss_parts(aligned.model, batch)
+
+    logits = 10 * source @ target.T
+    diagonal = torch.arange(4)
+    both = F.cross_entropy(logits, diagonal) + F.cross_entropy(logits.T, diagonal)
+    assert parts["alignment"].item() == pytest.approx(both.item() / 2, rel=1e-4)
     assert list(weights) == ["alignment"]
+
+
+def test_alignment_alone_masks_nothing(aligned):
+    assert "masked_ids" not in batch_of(aligned)
+    assert not any(parameter.requires_grad for parameter in aligned.model.head.parameters())
 
 
 def test_schedule(make):
@@ -195,77 +290,93 @@ def test_schedule(make):
     trainer = make(learning_rate=1e-3, warmup_steps=0.3)
     trainer.create_optimizer()
     scheduler = trainer.create_scheduler(10)
+
     rates = []
     for _ in range(10):
         rates.append(scheduler.get_last_lr()[0])
         trainer.optimizer.step()
         scheduler.step()
+
     cosine = 5e-4 * (1 + np.cos(np.pi * np.arange(1, 8) / 7))
     assert rates == pytest.approx([1e-4, 5.5e-4, 1e-3, *cosine])
 
 
-def test_wrong_encoders_are_one_line(toy, tmp_path):
+def refuses(message: str, toy, encoder, tokenizer, tmp_path) -> None:
     args = MexmaConfig(output_dir=str(tmp_path), use_cpu=True)
-    echo = toy.make_tokenizer()
-    templates = ("<s> $A </s>", "$A </s>")
-    plain, no_cls = (
-        EchoTokenizer.around(toy.plain_tokenizer(template=template)) for template in templates
-    )
-
-    def own(**changes):
-        backbone = toy.plain_encoder(plain, **changes).config
-        return EchoEncoder(EchoConfig(backbone=backbone, embedding_size=None, prompts="none"))
-
-    for encoder, tokenizer, message in (
-        (
-            toy.make_model(echo, embedding_size=16),
-            echo,
-            "embedding_size 16 differs from hidden_size 32",
-        ),
-        (own(hidden_size=36), plain, "head_heads=8 does not divide the encoder's hidden size 36"),
-        (own(), no_cls, "puts no CLS in front: use pooling 'mean' or 'last'"),
-    ):
-        data = tokenize_parallel(toy.dataset(), tokenizer, progress=False)
-        with pytest.raises(ValueError, match=message):
-            MexmaTrainer(encoder, args, train_dataset=data, tokenizer=tokenizer)
+    data = tokenize_parallel(toy.dataset(), tokenizer, progress=False)
+    with pytest.raises(ValueError, match=message):
+        MexmaTrainer(encoder, args, train_dataset=data, tokenizer=tokenizer)
 
 
-# Whole runs, from a recipe
+def test_embeddings_of_another_size_than_the_states_are_refused(toy, tmp_path):
+    tokenizer = toy.make_tokenizer()
+    encoder = toy.make_model(tokenizer, embedding_size=16)
+    refuses("embedding_size 16 differs from hidden_size 32", toy, encoder, tokenizer, tmp_path)
+
+
+def test_heads_that_do_not_divide_the_width_are_refused(toy, tmp_path):
+    plain = toy.plain_tokenizer()
+    encoder = encoder_of_xlm_r(toy, plain, hidden_size=36)
+    message = "head_heads=8 does not divide the encoder's hidden size 36"
+    refuses(message, toy, encoder, EchoTokenizer.around(plain), tmp_path)
+
+
+def test_pooling_of_cls_without_one_is_refused(toy, tmp_path):
+    plain = toy.plain_tokenizer(template="$A </s>")
+    encoder = encoder_of_xlm_r(toy, plain)
+    message = "puts no CLS in front: use pooling 'mean' or 'last'"
+    refuses(message, toy, encoder, EchoTokenizer.around(plain), tmp_path)
+
+
+# Whole runs, from a recipe (test_any_backbone.py interrupts and resumes them)
+
+FROM_START = HEAD | dict(shape={}, learning_rate=3e-3, max_rows=32, dev_negatives=0)
+
+
+@pytest.fixture
+def backbone_recipe(recipe, place, toy):
+    """A recipe from a backbone of transformers."""
+    tokenizer = toy.plain_tokenizer()
+    toy.save(place / "start", toy.plain_encoder(tokenizer), tokenizer)
+    return recipe("out", "mexma", backbone=str(place / "start"), **FROM_START)
+
+
+@pytest.fixture
+def echo_recipe(recipe, place, toy):
+    """A recipe from an Echo checkpoint, whose decoder is left out."""
+    tokenizer = toy.make_tokenizer()
+    toy.save(place / "start", toy.make_model(tokenizer), tokenizer)
+    return recipe("out", "mexma", model_name_or_path=str(place / "start"), **FROM_START)
 
 
 @pytest.mark.trains
-@pytest.mark.parametrize("start", ["backbone", "echo"])
-def test_a_resumed_run_ends_as_an_unbroken_one(recipe, place, toy, tmp_path, train_stopped, start):
-    """From a backbone of transformers, or an Echo checkpoint whose decoder is left out: the same end after an
-    interruption, of the size that a dry run says, and a SentenceTransformer."""
-    tokenizer = toy.make_tokenizer() if start == "echo" else toy.plain_tokenizer()
-    (toy.make_model if start == "echo" else toy.plain_encoder)(tokenizer).save_pretrained(
-        place / "start"
-    )
-    tokenizer.save_pretrained(place / "start")
-    values = HEAD | dict(shape={}, save_steps=2, learning_rate=3e-3, max_rows=32, dev_negatives=0)
-    values |= {"model_name_or_path" if start == "echo" else "backbone": str(place / "start")}
-    whole_recipe = recipe("whole", "mexma", **values)
-    report = dry_run(whole_recipe)
+@pytest.mark.parametrize(("start", "new_values"), [("backbone", 0), ("echo", 33)])
+def test_a_run_has_the_size_that_a_dry_run_says(request, place, start, new_values):
+    """But for the vector and the bias of a new mask token."""
+    path = request.getfixturevalue(f"{start}_recipe")
+    report = dry_run(path)
     assert "problems" not in report
-    whole = train_recipe(whole_recipe)
-    assert 0 <= whole["eval_toy_xsim"] <= 100
-    saved = load_file(tmp_path / "whole" / "checkpoint-6" / "model.safetensors")
+
+    results = train_recipe(path)
+
+    assert 0 <= results["eval_toy_xsim"] <= 100
+    saved = load_file(place / "out" / "checkpoint-6" / "model.safetensors")
     total = sum(weight.numel() for weight in saved.values())
-    extra = 1 if start == "echo" else 0  # the new mask token has a vector and a bias
-    assert report["parameters"]["total"] + 33 * extra == total
-    path = recipe("out", "mexma", **values)
-    train_stopped(path, 4)
-    train_recipe(path)
+    assert total == report["parameters"]["total"] + new_values
+
+
+@pytest.mark.trains
+@pytest.mark.parametrize(
+    ("start", "prompt"), [("backbone", {}), ("echo", {"prompt_name": "fra_Latn"})]
+)
+def test_what_a_run_saves_opens_as_a_sentence_transformer(request, place, start, prompt):
+    train_recipe(request.getfixturevalue(f"{start}_recipe"))
     texts = ["un chat dort.", "red cat"]
-    both = [
-        any_encoder(str(tmp_path / name), dtype="fp32")(texts, "fra_Latn")
-        for name in ("whole", "out")
-    ]
-    np.testing.assert_array_equal(*both)
-    opened = SentenceTransformer(str(tmp_path / "whole"), device="cpu")
-    prompt = {"prompt_name": "fra_Latn"} if start == "echo" else {}
-    np.testing.assert_allclose(opened.encode(texts, **prompt), both[0], atol=1e-5)
+
+    opened = SentenceTransformer(str(place / "out"), device="cpu")
+
+    expected = any_encoder(str(place / "out"), dtype="fp32")(texts, "fra_Latn")
+    np.testing.assert_allclose(opened.encode(texts, **prompt), expected, atol=1e-5)
     assert opened.tokenizer.mask_token == "<mask>"
 
 
@@ -282,33 +393,11 @@ def test_a_resumed_run_ends_as_an_unbroken_one(recipe, place, toy, tmp_path, tra
 def test_the_losses_fall(make):
     """The unmasking losses of 40 steps; seen at 0.69 to 0.70 (XLM-R: 0.59 to 0.60) of the start, over seeds."""
     trainer = make(max_steps=40, learning_rate=5e-3, logging_steps=5, max_rows=32, warmup_steps=0.1)
+
     trainer.train()
-    log = [row for row in trainer.state.log_history if "unmasking_source_loss" in row]
-    first, last = (
-        row["unmasking_source_loss"] + row["unmasking_target_loss"] for row in (log[0], log[-1])
-    )
-    assert last < 0.85 * first
 
-
-def test_recipes_hold_the_paper():
-    (path,) = find_recipes("mexma")
-    args = read_recipe(path).config
-    assert (args.max_rows, args.gradient_accumulation_steps, args.max_steps, args.max_length) == (
-        150,
-        2,
-        300_000,
-        200,
-    )
-    assert (args.learning_rate, args.warmup_steps, args.max_grad_norm) == (1e-4, 0.3, 1.2)
-    assert (args.mask_probability, args.head_layers, args.head_heads, args.head_ffn) == (
-        0.4,
-        6,
-        8,
-        3072,
-    )
-    assert args.weight_decay == 0
-    assert args.lr_scheduler_type == "cosine_warmup_with_min_lr"
-    assert args.lr_scheduler_kwargs == {"warmup_lr_rate": 0.1, "min_lr_rate": 0.0}
-    _, contrastive, clean = find_recipes("nano-mexma")  # data, and two stages
-    assert read_recipe(contrastive).config.alignment == "contrastive"
-    assert read_recipe(clean).config.alignment == "clean"
+    losses = []
+    for row in trainer.state.log_history:
+        if "unmasking_source_loss" in row:
+            losses.append(row["unmasking_source_loss"] + row["unmasking_target_loss"])
+    assert losses[-1] < 0.85 * losses[0]

@@ -100,15 +100,6 @@ def test_other_tensors_are_refused(refused, tmp_path, change, message):
     assert not (tmp_path / "out").exists()
 
 
-def test_a_list_is_refused(refused, tmp_path):
-    torch.save([1], tmp_path / "list.pt")
-    refused("not a dictionary", tmp_path / "list.pt", tmp_path / "out")
-
-
-def test_a_missing_file_is_named(refused, tmp_path):
-    refused("no file", tmp_path / "none.pt", tmp_path / "out")
-
-
 @pytest.fixture
 def small(tmp_path):
     torch.manual_seed(0)

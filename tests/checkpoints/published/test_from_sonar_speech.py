@@ -127,154 +127,186 @@ def fairseq_weights() -> Weights:
     return renamed
 
 
-def reference(w: Weights, frames: torch.Tensor) -> torch.Tensor:
-    """Embedding (WIDTH,) of log-mel frames (n, FRAME): the formulas, one head and one query position at a time."""
+class Formulas:
+    """The embedding of log-mel frames, one query position at a time."""
 
-    def norm(x, name):
+    def __init__(self, weights: Weights):
+        self.weights = weights
+
+    def norm(self, x, name):
+        w = self.weights
         return F.layer_norm(x, x.shape[-1:], w[f"{name}.weight"], w[f"{name}.bias"])
 
-    def linear(x, name):
-        return x @ w[f"{name}.weight"].T + w[f"{name}.bias"]
+    def linear(self, x, name):
+        return F.linear(x, self.weights[f"{name}.weight"], self.weights[f"{name}.bias"])
 
-    def distance(d):  # Transformer-XL's encoding of a signed distance: sin and cos by turns
-        angles = d / 10000 ** (torch.arange(0, WIDTH, 2) / WIDTH)
-        return torch.stack([angles.sin(), angles.cos()], -1).flatten()
+    def heads(self, x, name):
+        """(positions, WIDTH) -> (HEADS, positions, WIDTH / HEADS)"""
+        return self.linear(x, name).unflatten(-1, (HEADS, -1)).transpose(0, 1)
 
-    def conformer(x, block):
-        def half_ffn(x, part):
-            y = linear(norm(x, f"{block}.{part}_layer_norm"), f"{block}.{part}.inner_proj")
-            return x + 0.5 * linear(y * y.sigmoid(), f"{block}.{part}.output_proj")
+    def half_ffn(self, x, block, part):
+        inner = self.linear(
+            self.norm(x, f"{block}.{part}_layer_norm"), f"{block}.{part}.inner_proj"
+        )
+        return x + 0.5 * self.linear(F.silu(inner), f"{block}.{part}.output_proj")
 
-        def attention(x):
-            q, k, v = (
-                linear(x, f"{block}.self_attn.{part}_proj").unflatten(-1, (HEADS, -1))
-                for part in "qkv"
-            )
-            sdpa = f"{block}.self_attn.sdpa"
-            out = torch.zeros_like(q)
-            for i in range(len(x)):
-                away = (
-                    torch.stack([distance(i - j) for j in range(len(x))])
-                    @ w[f"{sdpa}.r_proj.weight"].T
-                )
-                away = away.unflatten(-1, (HEADS, -1))
-                for h in range(HEADS):
-                    score = k[:, h] @ (q[i, h] + w[f"{sdpa}.u_bias"][h])
-                    score = score + away[:, h] @ (q[i, h] + w[f"{sdpa}.v_bias"][h])
-                    out[i, h] = (score / math.sqrt(WIDTH // HEADS)).softmax(0) @ v[:, h]
-            return linear(out.flatten(1), f"{block}.self_attn.output_proj")
+    def distances(self, position: int, count: int, block: str):
+        """(HEADS, count, WIDTH / HEADS): Transformer-XL's encodings of the signed distances from a position."""
+        signed = position - torch.arange(count)
+        angles = signed[:, None] / 10000 ** (torch.arange(0, WIDTH, 2) / WIDTH)
+        encodings = torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1)  # by turns
+        projected = encodings @ self.weights[f"{block}.self_attn.sdpa.r_proj.weight"].T
+        return projected.unflatten(-1, (HEADS, -1)).transpose(0, 1)
 
-        def convolution(x):
-            y, gate = (x @ w[f"{block}.conv.pointwise_conv1.weight"][:, :, 0].T).chunk(2, -1)
-            y = y * gate.sigmoid()
-            wide = F.pad(y.T, (KERNEL // 2, KERNEL // 2))  # sees both sides
-            kernel = w[f"{block}.conv.depthwise_conv.weight"][:, 0]
-            y = torch.stack([(wide[:, t : t + KERNEL] * kernel).sum(1) for t in range(len(y))])
-            name = f"{block}.conv.batch_norm"
-            y = (y - w[f"{name}.running_mean"]) / (w[f"{name}.running_var"] + 1e-5).sqrt()
-            y = y * w[f"{name}.weight"] + w[f"{name}.bias"]
-            return (y * y.sigmoid()) @ w[f"{block}.conv.pointwise_conv2.weight"][:, :, 0].T
+    def relative_attention(self, x, block):
+        query, key, value = (self.heads(x, f"{block}.self_attn.{part}_proj") for part in "qkv")
+        content_bias = self.weights[f"{block}.self_attn.sdpa.u_bias"]
+        distance_bias = self.weights[f"{block}.self_attn.sdpa.v_bias"]
+        rows = []
+        for position in range(len(x)):
+            of_query = query[:, position]
+            distances = self.distances(position, len(x), block)
+            scores = (key @ (of_query + content_bias)[..., None])[..., 0]
+            scores = scores + (distances @ (of_query + distance_bias)[..., None])[..., 0]
+            shares = (scores / math.sqrt(WIDTH // HEADS)).softmax(-1)
+            rows.append((shares[:, None] @ value).flatten())
+        return self.linear(torch.stack(rows), f"{block}.self_attn.output_proj")
 
-        x = half_ffn(x, "ffn1")
-        x = x + attention(norm(x, f"{block}.self_attn_layer_norm"))
-        x = x + convolution(norm(x, f"{block}.conv_layer_norm"))
-        return norm(half_ffn(x, "ffn2"), f"{block}.layer_norm")
+    def convolution(self, x, block):
+        w = self.weights
+        gated = F.glu(F.linear(x, w[f"{block}.conv.pointwise_conv1.weight"][:, :, 0]))
+        kernel = w[f"{block}.conv.depthwise_conv.weight"]
+        wide = F.conv1d(gated.T, kernel, padding=KERNEL // 2, groups=WIDTH)  # sees both sides
+        name = f"{block}.conv.batch_norm"
+        normed = F.batch_norm(
+            wide[None],
+            w[f"{name}.running_mean"],
+            w[f"{name}.running_var"],
+            w[f"{name}.weight"],
+            w[f"{name}.bias"],
+        )[0]
+        return F.linear(F.silu(normed.T), w[f"{block}.conv.pointwise_conv2.weight"][:, :, 0])
 
-    x = linear(
-        norm(frames, "encoder_frontend.post_extract_layer_norm"), "encoder_frontend.model_dim_proj"
-    )
-    for i in range(LAYERS):
-        x = conformer(x, f"encoder.layers.{i}")
-    x = norm(x, "layer_norm")
-    start = w["encoder_pooler.decoder_frontend.embed.weight"][2] * math.sqrt(WIDTH)
-    # sin(0) and cos(0)
-    state = (start + torch.tensor([0.0] * (WIDTH // 2) + [1.0] * (WIDTH // 2)))[None]
-    for i in range(POOLER_LAYERS):
-        layer = f"encoder_pooler.decoder.layers.{i}"
-        for part, read in (("self_attn", None), ("encoder_decoder_attn", x)):
-            name = f"{layer}.{part}"
-            memory = state if read is None else read
-            q = linear(state, f"{name}.q_proj").unflatten(-1, (HEADS, -1)).transpose(0, 1)
-            k, v = (
-                linear(memory, f"{name}.{p}_proj").unflatten(-1, (HEADS, -1)).transpose(0, 1)
-                for p in "kv"
-            )
-            attended = (q @ k.transpose(1, 2) / math.sqrt(WIDTH // HEADS)).softmax(-1) @ v
-            out = linear(attended.transpose(0, 1).flatten(1), f"{name}.output_proj")
-            state = norm(state + out, f"{name}_layer_norm")
-        out = linear(linear(state, f"{layer}.ffn.inner_proj").relu(), f"{layer}.ffn.output_proj")
-        state = norm(state + out, f"{layer}.ffn_layer_norm")
-    return state[0] @ w["encoder_pooler.projection_out.weight"].T
+    def conformer(self, x, block):
+        x = self.half_ffn(x, block, "ffn1")
+        x = x + self.relative_attention(self.norm(x, f"{block}.self_attn_layer_norm"), block)
+        x = x + self.convolution(self.norm(x, f"{block}.conv_layer_norm"), block)
+        return self.norm(self.half_ffn(x, block, "ffn2"), f"{block}.layer_norm")
+
+    def attention(self, state, memory, name):
+        """Of the pooler: the norm comes behind."""
+        query = self.heads(state, f"{name}.q_proj")
+        key, value = (self.heads(memory, f"{name}.{part}_proj") for part in "kv")
+        attended = F.scaled_dot_product_attention(query, key, value)
+        out = self.linear(attended.transpose(0, 1).flatten(1), f"{name}.output_proj")
+        return self.norm(state + out, f"{name}_layer_norm")
+
+    def embedding(self, frames: torch.Tensor) -> torch.Tensor:
+        """(n, FRAME) -> (WIDTH,)"""
+        w = self.weights
+        x = self.norm(frames, "encoder_frontend.post_extract_layer_norm")
+        x = self.linear(x, "encoder_frontend.model_dim_proj")
+        for number in range(LAYERS):
+            x = self.conformer(x, f"encoder.layers.{number}")
+        x = self.norm(x, "layer_norm")
+        # The pooler starts from the token </s> at position 0, whose sines are 0 and whose cosines are 1.
+        start = w["encoder_pooler.decoder_frontend.embed.weight"][2] * math.sqrt(WIDTH)
+        state = start[None].clone()
+        state[:, WIDTH // 2 :] += 1
+        for number in range(POOLER_LAYERS):
+            layer = f"encoder_pooler.decoder.layers.{number}"
+            state = self.attention(state, state, f"{layer}.self_attn")
+            state = self.attention(state, x, f"{layer}.encoder_decoder_attn")
+            inner = self.linear(state, f"{layer}.ffn.inner_proj").relu()
+            out = self.linear(inner, f"{layer}.ffn.output_proj")
+            state = self.norm(state + out, f"{layer}.ffn_layer_norm")
+        return w["encoder_pooler.projection_out.weight"] @ state[0]
 
 
 @pytest.fixture(params=["fairseq", "fairseq2"])
 def converted(request, tmp_path):
-    weights = fairseq_weights() if request.param == "fairseq" else fairseq2_weights()
-    torch.save({"model": weights} if request.param == "fairseq" else weights, tmp_path / "spenc.pt")
+    content = fairseq2_weights()
+    if request.param == "fairseq":
+        content = {"model": fairseq_weights()}
+    torch.save(content, tmp_path / "spenc.pt")
     return convert_sonar_speech(tmp_path / "spenc.pt", tmp_path / "out", heads=HEADS)
 
 
 @torch.no_grad()
 def test_the_embedding_is_that_of_the_formulas(converted):
+    """Of two audios in one padded batch."""
     model = AutoModel.from_pretrained(converted, trust_remote_code=True).eval()
-    lengths = (11, 23)
     random = torch.Generator().manual_seed(1)
-    frames = [torch.randn(n, FRAME, generator=random) for n in lengths]
-    want = torch.stack([reference(fairseq2_weights(), row) for row in frames])
-    mask = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
-    padded = torch.nn.utils.rnn.pad_sequence(frames, batch_first=True)
-    have = model(input_features=padded, attention_mask=mask.long()).sentence_embedding
-    torch.testing.assert_close(have, want, atol=1e-5, rtol=1e-5)
-    assert (want[0] - want[1]).abs().max() > 0.1  # the embeddings depend on the audio
+    short = torch.randn(11, FRAME, generator=random)
+    long = torch.randn(23, FRAME, generator=random)
+    frames = torch.nn.utils.rnn.pad_sequence([short, long], batch_first=True)
+    mask = (torch.arange(23) < torch.tensor([[11], [23]])).long()
+
+    embeddings = model(input_features=frames, attention_mask=mask).sentence_embedding
+
+    formulas = Formulas(fairseq2_weights())
+    expected = torch.stack([formulas.embedding(short), formulas.embedding(long)])
+    torch.testing.assert_close(embeddings, expected, atol=1e-5, rtol=1e-5)
+    assert (expected[0] - expected[1]).abs().max() > 0.1  # the embeddings depend on the audio
 
 
-def test_audio_goes_in_everywhere(converted):
+def test_a_sentence_transformer_reads_an_audio_file(converted):
+    """As the feature extractor and the model do, one after the other."""
     soundfile = pytest.importorskip("soundfile")
     from sentence_transformers import SentenceTransformer
 
-    samples = (0.1 * np.random.default_rng(0).normal(size=9000)).astype(np.float32)
-    soundfile.write(converted.parent / "a.wav", samples, 16000, subtype="FLOAT")
+    file = converted.parent / "a.wav"
+    samples = 0.1 * np.random.default_rng(0).normal(size=9000).astype(np.float32)
+    soundfile.write(file, samples, 16000, subtype="FLOAT")
+
+    vector = SentenceTransformer(str(converted), trust_remote_code=True).encode(str(file))
+
+    extractor = AutoFeatureExtractor.from_pretrained(converted, trust_remote_code=True)
+    model = AutoModel.from_pretrained(converted, trust_remote_code=True).eval()
     with torch.no_grad():
-        inputs = AutoFeatureExtractor.from_pretrained(converted, trust_remote_code=True)(
-            samples, return_tensors="pt"
-        )
-        model = AutoModel.from_pretrained(converted, trust_remote_code=True).eval()
-        want = model(**inputs).sentence_embedding[0].numpy()
-    have = SentenceTransformer(str(converted), trust_remote_code=True).encode(
-        [str(converted.parent / "a.wav")]
-    )[0]
-    np.testing.assert_allclose(have, want, atol=1e-4)
+        expected = model(**extractor(samples, return_tensors="pt")).sentence_embedding[0]
+    np.testing.assert_allclose(vector, expected.numpy(), atol=1e-4)
+
+
+def test_layers_are_counted_from_the_weights(converted):
     config = json.loads((converted / "config.json").read_text())
-    assert (config["pooler_layers"], config["audio_config"]["speech_encoder_layers"]) == (
-        POOLER_LAYERS,
-        LAYERS,
-    )
+    assert config["pooler_layers"] == POOLER_LAYERS
+    assert config["audio_config"]["speech_encoder_layers"] == LAYERS
+
+
+def test_the_card_has_the_license_of_sonar(converted):
     assert "license: cc-by-nc-4.0" in (converted / "README.md").read_text()
 
 
-def test_bad_files(tmp_path, refused):
-    def save(change):
-        weights = fairseq2_weights()
-        change(weights)
-        torch.save({"model": weights}, tmp_path / "spenc.pt")
-        return tmp_path / "spenc.pt"
+@pytest.fixture
+def unfit(refused, tmp_path):
+    """unfit(message, weights): the command refuses the weights and writes nothing."""
 
-    out = tmp_path / "out"
-    heads = ("--heads", HEADS)
-    few = save(lambda w: w.pop("encoder.layers.1.ffn1.inner_proj.bias"))
-    refused("lack the tensor audio.encoder.layers.1.ffn1.intermediate_dense.bias", few, out, *heads)
-    few = save(lambda w: w.pop("encoder.layers.1.conv.batch_norm.running_mean"))
-    refused(
-        "lack the tensor audio.encoder.layers.1.conv_module.batch_norm.running_mean",
-        few,
-        out,
-        *heads,
-    )
-    refused(
-        "heads=5 must divide the width of the pooling, 16", save(lambda w: None), out, "--heads", 5
-    )
-    refused("is not a speech encoder of SONAR", save(lambda w: w.clear()), out)
-    (tmp_path / "text.pt").write_text("no")
-    refused("text.pt is refused", tmp_path / "text.pt", out)
-    refused("no file", tmp_path / "nothing.pt", out)
-    assert not out.exists()
+    def call(message: str, weights: Weights, heads: int = HEADS) -> None:
+        torch.save({"model": weights}, tmp_path / "spenc.pt")
+        refused(message, tmp_path / "spenc.pt", tmp_path / "out", "--heads", heads)
+        assert not (tmp_path / "out").exists()
+
+    return call
+
+
+@pytest.mark.parametrize(
+    ("name", "missing"),
+    [
+        ("ffn1.inner_proj.bias", "ffn1.intermediate_dense.bias"),
+        ("conv.batch_norm.running_mean", "conv_module.batch_norm.running_mean"),
+    ],
+)
+def test_a_missing_tensor_is_named(unfit, name, missing):
+    weights = fairseq2_weights()
+    del weights[f"encoder.layers.1.{name}"]
+    unfit(f"lack the tensor audio.encoder.layers.1.{missing}", weights)
+
+
+def test_heads_that_do_not_divide_the_width_are_refused(unfit):
+    message = "heads=5 must divide the width of the pooling, 16"
+    unfit(message, fairseq2_weights(), heads=5)
+
+
+def test_another_model_is_refused(unfit):
+    unfit("is not a speech encoder of SONAR", {})

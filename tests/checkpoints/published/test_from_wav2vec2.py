@@ -98,101 +98,116 @@ def fairseq2_states(w: dict[str, torch.Tensor], samples: torch.Tensor) -> list[t
     return [*states, norm(x, "encoder.layer_norm")]
 
 
-@torch.no_grad()
-@pytest.mark.parametrize("wrapped", [True, False])
-def test_fairseq2_layer_by_layer(tmp_path, wrapped):
+@pytest.fixture(params=["wrapped", "bare"])
+def converted(request, tmp_path):
+    """A converted file of fairseq2, whose tensors stand under "model" or alone."""
     weights = fairseq2_weights()
-    torch.save({"model": weights} if wrapped else weights, tmp_path / "w2v.pt")
+    torch.save({"model": weights} if request.param == "wrapped" else weights, tmp_path / "w2v.pt")
     convert_wav2vec2(tmp_path / "w2v.pt", tmp_path / "out", heads=HEADS, **SMALL)
     model, _ = load_speech_encoder(tmp_path / "out", dtype="fp32")
-    assert isinstance(model.audio, Wav2Vec2Model)
-    audio = model.audio.config
-    assert (
-        audio.num_hidden_layers,
-        audio.num_conv_pos_embedding_groups,
-        audio.intermediate_size,
-    ) == (LAYERS, 4, 48)
+    return model
+
+
+@torch.no_grad()
+def test_fairseq2_layer_by_layer(converted):
     samples = torch.randn(2, 4000, generator=torch.Generator().manual_seed(1))
-    have = {}
-    for i, layer in enumerate(model.audio.encoder.layers):
-        layer.register_forward_hook(
-            lambda m, given, got, i=i: have.update(
-                {i: given[0], i + 1: got[0] if isinstance(got, tuple) else got}
-            )
-        )
-    last = model.audio(samples).last_hidden_state
-    want = fairseq2_states(weights, samples)
-    for i in range(LAYERS + 1):
-        torch.testing.assert_close(
-            have[i], want[i], atol=1e-4, rtol=1e-4, msg=lambda text, i=i: f"layer {i}: {text}"
-        )
-    torch.testing.assert_close(last, want[-1], atol=1e-4, rtol=1e-4)
-    assert want[1].std() > 1.1 * want[0].std()  # the layers do something
+    inputs = []
+    for layer in converted.audio.encoder.layers:
+        layer.register_forward_pre_hook(lambda module, args: inputs.append(args[0]))
+
+    last = converted.audio(samples).last_hidden_state
+
+    expected = fairseq2_states(fairseq2_weights(), samples)
+    assert len(inputs) == LAYERS
+    # The state behind the last layer is seen through the last norm alone.
+    for state, expected_state in zip(
+        [*inputs, last], [*expected[:LAYERS], expected[-1]], strict=True
+    ):
+        torch.testing.assert_close(state, expected_state, atol=1e-4, rtol=1e-4)
+    assert expected[1].std() > 1.1 * expected[0].std()  # the layers do something
 
 
-@pytest.mark.parametrize("kind", ["wav2vec2", "wav2vec2-bert", "hubert"])
-def test_transformers_folders(tmp_path, kind):
-    sizes = dict(hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4)
-    convolution = dict(
-        conv_dim=(8,) * 7, num_conv_pos_embeddings=16, num_conv_pos_embedding_groups=4
-    )
-    config = {
-        "wav2vec2": omnilingual_wav2vec2(**sizes, **convolution),
-        "wav2vec2-bert": Wav2Vec2BertConfig(**sizes),
-        "hubert": HubertConfig(**sizes, **convolution, feat_extract_norm="layer"),
-    }[kind]
-    source = AutoModel.from_config(config).eval()
+def test_the_audio_model_is_that_of_transformers(converted):
+    assert isinstance(converted.audio, Wav2Vec2Model)
+    config = converted.audio.config
+    assert config.num_hidden_layers == LAYERS
+    assert config.num_conv_pos_embedding_groups == 4
+    assert config.intermediate_size == 48
+
+
+SIZES = dict(hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4)
+CONVOLUTION = dict(conv_dim=(8,) * 7, num_conv_pos_embeddings=16, num_conv_pos_embedding_groups=4)
+CONFIGS = {
+    "wav2vec2": lambda: omnilingual_wav2vec2(**SIZES, **CONVOLUTION),
+    "wav2vec2-bert": lambda: Wav2Vec2BertConfig(**SIZES),
+    "hubert": lambda: HubertConfig(**SIZES, **CONVOLUTION, feat_extract_norm="layer"),
+}
+
+
+@pytest.mark.parametrize("kind", CONFIGS)
+def test_states_of_a_transformers_folder_are_those_of_transformers(tmp_path, kind):
+    source = AutoModel.from_config(CONFIGS[kind]()).eval()
     source.save_pretrained(tmp_path / "source")
+    rng = np.random.default_rng(0)
+    audio = [0.1 * rng.normal(size=size).astype(np.float32) for size in (4000, 9000)]
+
     convert_wav2vec2(tmp_path / "source", tmp_path / "out", license="mit", **SMALL)
+
     model, extractor = load_speech_encoder(tmp_path / "out", dtype="fp32")
-    audio = [
-        np.random.default_rng(i).normal(size=n).astype(np.float32) / 9
-        for i, n in enumerate((4000, 9000))
-    ]
     inputs = extractor(audio, return_tensors="pt")
+    features = inputs[extractor.model_input_names[0]]
     with torch.no_grad():
-        want = source(
-            inputs[extractor.model_input_names[0]], attention_mask=inputs["attention_mask"]
-        )
-        have = model(**inputs).last_hidden_state
-    mask = model.frame_mask(inputs["attention_mask"], have.shape[1])
-    torch.testing.assert_close(have[mask], want.last_hidden_state[mask], atol=1e-5, rtol=1e-5)
+        states = model(**inputs).last_hidden_state
+        expected = source(features, attention_mask=inputs["attention_mask"]).last_hidden_state
+    is_frame = model.frame_mask(inputs["attention_mask"], states.shape[1])
+    torch.testing.assert_close(states[is_frame], expected[is_frame], atol=1e-5, rtol=1e-5)
     assert encode_speech(model, extractor, audio).shape == (2, 12)
     assert "license: mit" in (tmp_path / "out" / "README.md").read_text()
 
 
-def test_bad_sources(tmp_path, refused):
-    def save(change):
-        weights = fairseq2_weights()
-        change(weights)
-        torch.save({"model": weights}, tmp_path / "w2v.pt")
-        return tmp_path / "w2v.pt"
+@pytest.fixture
+def unfit(refused, tmp_path):
+    """unfit(message, weights): the command refuses the weights and writes nothing."""
 
-    out = tmp_path / "out"
-    few = save(lambda w: w.pop("encoder.layers.1.ffn.inner_proj.bias"))
-    refused(
-        "lack the tensor encoder.layers.1.feed_forward.intermediate_dense.bias",
-        few,
-        out,
-        "--heads",
-        4,
-    )
-    odd = save(lambda w: w.update({"encoder.layers.0.adapter.weight": torch.zeros(2)}))
-    refused("unknown tensor encoder.layers.0.adapter.weight", odd, out, "--heads", 4)
-    refused(
-        "heads=5 must divide the width of the audio model, 32",
-        save(lambda w: None),
-        out,
-        "--heads",
-        5,
-    )
-    refused("no wav2vec 2.0 encoder", save(lambda w: w.clear()), out)
-    (tmp_path / "text.pt").write_text("no")
-    refused("text.pt is refused", tmp_path / "text.pt", out)
-    refused("does not exist", tmp_path / "a" / "b" / "c", out)
-    refused(
-        "of type 'echo'; a speech encoder's audio model is of type one of 'wav2vec2'",
-        "echo-nano",
-        out,
-    )
-    assert not out.exists()
+    def call(message: str, weights: dict, heads: int = HEADS) -> None:
+        torch.save({"model": weights}, tmp_path / "w2v.pt")
+        refused(message, tmp_path / "w2v.pt", tmp_path / "out", "--heads", heads)
+        assert not (tmp_path / "out").exists()
+
+    return call
+
+
+def test_a_missing_tensor_is_named(unfit):
+    weights = fairseq2_weights()
+    del weights["encoder.layers.1.ffn.inner_proj.bias"]
+    message = "lack the tensor encoder.layers.1.feed_forward.intermediate_dense.bias"
+    unfit(message, weights)
+
+
+def test_an_unknown_tensor_is_named(unfit):
+    name = "encoder.layers.0.adapter.weight"
+    unfit(f"unknown tensor {name}", fairseq2_weights() | {name: torch.zeros(2)})
+
+
+def test_heads_that_do_not_divide_the_width_are_refused(unfit):
+    message = "heads=5 must divide the width of the audio model, 32"
+    unfit(message, fairseq2_weights(), heads=5)
+
+
+def test_another_model_is_refused(unfit):
+    unfit("no wav2vec 2.0 encoder", {})
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("a/b/c", "does not exist"),
+        (
+            "echo-nano",
+            "of type 'echo'; a speech encoder's audio model is of type one of 'wav2vec2'",
+        ),
+    ],
+)
+def test_another_source_is_refused(refused, tmp_path, source, message):
+    refused(message, source, tmp_path / "out")
+    assert not (tmp_path / "out").exists()

@@ -132,29 +132,43 @@ def test_lengths_do_not_meet(tmp_path, whisper):
     assert extractor(noise(30), return_tensors="np")["input_features"].shape == (1, 3000, 80)
 
 
-def test_bad_sources(tmp_path, whisper, refused):
-    def save(content: bytes):
-        (tmp_path / "source").mkdir(exist_ok=True)
-        (tmp_path / "source" / "model.bin").write_bytes(content)
-        return tmp_path / "source"
+@pytest.fixture
+def unfit(refused, tmp_path):
+    """unfit(message, content): the command refuses a model.bin and writes nothing."""
 
-    out = tmp_path / "out"
-    good = ctranslate2_file(whisper)
-    refused("is not a whole model.bin of CTranslate2", save(good[: len(good) // 2]), out)
-    refused("is not a whole model.bin of CTranslate2", save(b"not a model"), out)
-    refused(
-        "holds a TransformerSpec, not Whisper",
-        save(ctranslate2_file(whisper, spec="TransformerSpec")),
-        out,
-    )
-    refused(
-        "has 8-bit weights; convert Whisper with --quantization",
-        save(ctranslate2_file(whisper, "int8")),
-        out,
-    )
-    refused(
-        "lack the tensor conv1.weight", save(good.replace(b"encoder/conv1", b"encoder/conv3")), out
-    )
-    refused("does not exist", tmp_path / "a" / "b" / "c", out)
-    refused("is a model of type 'echo'; Whisper is of type 'whisper'", "echo-nano", out)
-    assert not out.exists()
+    def call(message: str, content: bytes) -> None:
+        (tmp_path / "source").mkdir()
+        (tmp_path / "source" / "model.bin").write_bytes(content)
+        refused(message, tmp_path / "source", tmp_path / "out")
+        assert not (tmp_path / "out").exists()
+
+    return call
+
+
+def test_half_a_file_is_refused(unfit, whisper):
+    content = ctranslate2_file(whisper)
+    unfit("is not a whole model.bin of CTranslate2", content[: len(content) // 2])
+
+
+def test_another_file_is_refused(unfit):
+    unfit("is not a whole model.bin of CTranslate2", b"not a model")
+
+
+def test_another_model_of_ctranslate2_is_refused(unfit, whisper):
+    content = ctranslate2_file(whisper, spec="TransformerSpec")
+    unfit("holds a TransformerSpec, not Whisper", content)
+
+
+def test_8_bit_weights_are_refused(unfit, whisper):
+    message = "has 8-bit weights; convert Whisper with --quantization"
+    unfit(message, ctranslate2_file(whisper, "int8"))
+
+
+def test_a_missing_tensor_is_named(unfit, whisper):
+    content = ctranslate2_file(whisper).replace(b"encoder/conv1", b"encoder/conv3")
+    unfit("lack the tensor conv1.weight", content)
+
+
+def test_a_model_of_another_type_is_refused(refused, tmp_path):
+    message = "is a model of type 'echo'; Whisper is of type 'whisper'"
+    refused(message, "echo-nano", tmp_path / "out")
