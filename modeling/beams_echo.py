@@ -90,16 +90,12 @@ def beam_candidates(
 
     # What is known of the sentences that still run; `rows` are their numbers in the batch.
     rows = torch.arange(batch, device=device)
-    seen = torch.ones(
-        batch, num_beams, cached, dtype=torch.bool, device=device
-    )  # cached tokens before a beam
+    # cached tokens before a beam
+    seen = torch.ones(batch, num_beams, cached, dtype=torch.bool, device=device)
     itself = torch.eye(num_beams, dtype=torch.bool, device=device)
-    written = torch.full(
-        (batch, 1, max_new_tokens), -1, device=device
-    )  # of the running beams; one in the first step
-    scores = torch.zeros(
-        batch, 1, dtype=torch.float32, device=device
-    )  # whatever the default dtype is
+    # tokens and scores of the running beams, one in the first step; float32 whatever the default dtype is
+    written = torch.full((batch, 1, max_new_tokens), -1, device=device)
+    scores = torch.zeros(batch, 1, dtype=torch.float32, device=device)
     done = written.repeat(1, num_beams, 1)  # tokens of the finished beams
     done_scores = torch.full((batch, num_beams), -torch.inf, dtype=torch.float32, device=device)
     # The results, filled when a sentence is finished.
@@ -115,9 +111,8 @@ def beam_candidates(
         values, tokens = _best_tokens(
             logits, so_far, start.no_repeat_ngram_size, candidates_of_a_row
         )
-        values = (
-            values.unflatten(0, (len(rows), -1)) + scores[..., None]
-        )  # (rows, beams, candidates)
+        # (rows, beams, candidates)
+        values = values.unflatten(0, (len(rows), -1)) + scores[..., None]
         top, place = values.flatten(1).topk(min(candidates_of_a_row, values[0].numel()))
         parents = place // candidates_of_a_row
         token = tokens.view(len(rows), -1).gather(1, place)
@@ -217,7 +212,9 @@ def _best_of_rows(log_probs: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.
         best = log_probs.topk(k)
         return best.values, best.indices
     blocks = log_probs.unflatten(-1, (-1, size))
-    which = blocks.amax(-1).topk(k).indices
-    values, place = blocks.gather(1, which[..., None].expand(-1, -1, size)).flatten(1).topk(k)
-    block = place // size
-    return values, place + (which.gather(1, block) - block) * size
+    # (rows, k) numbers of the best blocks; the best k places among the k * size numbers in them
+    best_blocks = blocks.amax(-1).topk(k).indices
+    inside = blocks.gather(1, best_blocks[..., None].expand(-1, -1, size)).flatten(1)
+    values, place = inside.topk(k)
+    block = best_blocks.gather(1, place // size)
+    return values, block * size + place % size

@@ -20,32 +20,20 @@ from transformers import (
 from transformers.feature_extraction_sequence_utils import SequenceFeatureExtractor
 
 logger = logging.getLogger(__name__)
-SHORTEST = (
-    0.025  # seconds: one frame of wav2vec 2.0 (400 samples at 16 kHz) and of a log-mel spectrogram
-)
+# seconds: one frame of wav2vec 2.0 (400 samples at 16 kHz) and of a log-mel spectrogram
+SHORTEST = 0.025
 BLOCK = 1 << 20  # samples read at a time
 # libsndfile's description of a wav file whose header promises another number of bytes; a stream promises over 2 GB
 CUT_OFF = re.compile(r"^data : (\d+) \(should be (\d+)\)", re.MULTILINE)
 UNKNOWN_SIZE = 0x7FFF0000
-CHUNKS = (
-    b"LIST",
-    b"id3 ",
-    b"ID3 ",
-    b"fact",
-    b"cue ",
-    b"bext",
-    b"smpl",
-    b"PEAK",
-    b"JUNK",
-    b"PAD ",
-)  # of wav files
+# names of chunks of wav files beside the audio
+CHUNKS = (b"LIST", b"id3 ", b"ID3 ", b"fact", b"cue ", b"bext", b"smpl", b"PEAK", b"JUNK", b"PAD ")
 OGG_PAGE = 65_307  # bytes of the largest page
 MP3_FRAMES = 2 * 1152  # samples by which the length of an mp3 file is uncertain
 LOUDEST = 1e6  # of floats; 16-bit integers as floats still pass, because features do not depend on loudness
 WHISPER_SECONDS = 30.0  # that Whisper has positions for
-SILENCE = (
-    0.1  # seconds after a row for Whisper, which has learned on audio with silence up to 30 seconds
-)
+# seconds after a row for Whisper, which has learned on audio with silence up to 30 seconds
+SILENCE = 0.1
 FEATURES = ("samples", "log-mel", "whisper")
 CLIPPED = 0.01  # share of samples at the limit from which a warning says so
 
@@ -151,14 +139,11 @@ def _read_file(audio: Any, sampling_rate: int, name: str) -> Iterator[np.ndarray
                 yield mono if resample is None else resample(mono, last)
             # What is cut off, as the container or the header tells.
             missing = lost_end(audio)
-            if (
-                (cut := CUT_OFF.search(file.extra_info))
-                and int(cut[1]) < UNKNOWN_SIZE
-                and int(cut[1]) > int(cut[2])
-            ):
-                missing = f"{cut[2]} of {cut[1]} bytes"
-            elif frames < file.frames - MP3_FRAMES:
+            if frames < file.frames - MP3_FRAMES:
                 missing = f"{frames} of {file.frames} samples"
+            header = CUT_OFF.search(file.extra_info)
+            if header and int(header[2]) < int(header[1]) < UNKNOWN_SIZE:
+                missing = f"{header[2]} of {header[1]} bytes"
     except (soundfile.SoundFileError, RuntimeError, EOFError, TypeError, OSError) as error:
         reason = str(error).rsplit(": ", 1)[-1].strip().rstrip(".")
         if isinstance(error, TypeError):  # soundfile asks for the sampling rate
@@ -221,6 +206,8 @@ def lost_end(audio: str | Path | bytes) -> str:
         start = max(0, size - 2 * OGG_PAGE)
         file.seek(start)
         tail = file.read()
+    # A page's header has 27 bytes: byte 5 holds its flags (4: the last one), byte 26 the number of segments, whose
+    # lengths follow, a byte each.
     page = tail.rfind(b"OggS\0")
     segments = tail[page + 26] if page >= 0 and page + 27 <= len(tail) else 0
     length = 27 + segments + sum(tail[page + 27 : page + 27 + segments])
@@ -255,17 +242,17 @@ def _mono(samples: np.ndarray, name: str) -> np.ndarray:
     return samples
 
 
-def resampler(rate: int, wanted: int, name: str) -> Any:
-    """Function (block, whether it is the last) -> block at the wanted rate; None where the rates are equal."""
+def resampler(rate: int, new_rate: int, name: str) -> Any:
+    """Function (block, whether it is the last) -> block at the new rate; None where the rates are equal."""
     if not 1000 <= rate <= 768_000:
         raise ValueError(f"{name}: sampling rate {rate} Hz; it must be between 1000 and 768000")
-    if rate == wanted:
+    if rate == new_rate:
         return None
     try:
         import soxr
     except ImportError as error:
         raise ImportError("another sampling rate needs soxr: pip install soxr") from error
-    return soxr.ResampleStream(rate, wanted, 1, dtype="float32").resample_chunk
+    return soxr.ResampleStream(rate, new_rate, 1, dtype="float32").resample_chunk
 
 
 class EchoAudioFeatureExtractor(SequenceFeatureExtractor):
@@ -292,9 +279,8 @@ class EchoAudioFeatureExtractor(SequenceFeatureExtractor):
     ):
         if features not in FEATURES:
             raise ValueError(f"features is {features!r}; it must be one of {', '.join(FEATURES)}")
-        if (
-            not isinstance(stride, int) or stride < 2
-        ):  # transformers reads the mask off the second of the joined frames
+        # transformers reads the mask off the second of the joined frames
+        if not isinstance(stride, int) or stride < 2:
             raise ValueError(f"stride is {stride!r}; at least 2 frames are joined")
         self.features = features
         self.num_mel_bins = num_mel_bins

@@ -95,9 +95,8 @@ def greedy_decode(
     position = 0
     for step in range(max_new_tokens):
         read_ids = decode_step if step else read_prompt
-        hidden = read_ids(
-            decoder.model, ids, position, constants, cache, start.rotary_at(position, ids.shape[1])
-        )
+        rotary = start.rotary_at(position, ids.shape[1])
+        hidden = read_ids(decoder.model, ids, position, constants, cache, rotary)  # (batch, hidden)
         position += ids.shape[1]
         # The next token of each row that still runs.
         logits = decoder.lm_head(hidden)
@@ -212,7 +211,7 @@ def ban_repeated_ngrams(logits: torch.Tensor, written: torch.Tensor, size: int) 
         return
     ngrams = written.unfold(1, size, 1)  # (rows, length - size + 1, size)
     last_tokens = written[:, written.shape[1] - size + 1 :]  # (rows, size - 1)
-    begins_alike = (ngrams[..., :-1] == last_tokens[:, None]).all(-1)
+    begins_alike = (ngrams[..., :-1] == last_tokens[:, None]).all(-1)  # (rows, ngrams)
     row, place = begins_alike.nonzero(as_tuple=True)
     logits[row, ngrams[row, place, -1]] = -torch.inf
 
@@ -268,12 +267,10 @@ def read_prompt(
     last_states = []
     for first in range(0, len(constants[0]), rows):
         constants_of_part = [constant[first : first + rows] for constant in constants]
-        cache_of_part = [
-            buffer[first : first + rows] for buffer in cache
-        ]  # views: the step fills the cache itself
-        last_states.append(
-            decode_step(model, ids, position, constants_of_part, cache_of_part, rotary)
-        )
+        # views: the step fills the cache itself
+        cache_of_part = [buffer[first : first + rows] for buffer in cache]
+        states = decode_step(model, ids, position, constants_of_part, cache_of_part, rotary)
+        last_states.append(states)
     return torch.cat(last_states)
 
 
@@ -309,9 +306,8 @@ def decode_step(
         normed = layer.input_layernorm(hidden)
         keys[:, :, position:end] = _rotate(_heads(attention.k_proj(normed), attention), *rotary)
         values[:, :, position:end] = _heads(attention.v_proj(normed), attention)
-        if (
-            mask is None and layer is model.layers[-1]
-        ):  # earlier tokens need only keys and values here
+        # Of the last layer earlier tokens need keys and values alone.
+        if mask is None and layer is model.layers[-1]:
             hidden, normed, *rotary = (part[:, -1:] for part in (hidden, normed, *rotary))
         # Attention over what the cache holds, one constant of the memory, then the MLP.
         query = _rotate(_heads(attention.q_proj(normed), attention), *rotary)
@@ -336,9 +332,8 @@ def decode_step(
 
 def _attend_all(query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
     """Attention of one token, (batch, heads, 1, head_dim), by two products: in bf16 faster than torch's kernel."""
-    heads = query.unflatten(1, (keys.shape[1], -1)).flatten(
-        2, 3
-    )  # (batch, key heads, heads of a key, head_dim)
+    # (batch, key heads, heads of a key, head_dim)
+    heads = query.unflatten(1, (keys.shape[1], -1)).flatten(2, 3)
     return ((heads @ keys.mT).softmax(-1) @ values).flatten(1, 2)[:, :, None]
 
 

@@ -45,15 +45,14 @@ class EncodedDocument:
 
     def select(self, rows: torch.Tensor) -> EncodedDocument:
         """The documents of these rows; a row may come several times."""
-        layers = {
-            name: [(keys[rows], values[rows]) for keys, values in getattr(self, name)]
-            for name in ("tower", "cross")
-        }
-        tensors = {
-            name: getattr(self, name)[rows]
-            for name in ("states", "mask", "positions", "next_embedding")
-        }
-        return replace(self, **layers, **tensors)
+        return EncodedDocument(
+            states=self.states[rows],
+            mask=self.mask[rows],
+            positions=self.positions[rows],
+            next_embedding=self.next_embedding[rows],
+            tower=[(keys[rows], values[rows]) for keys, values in self.tower],
+            cross=[(keys[rows], values[rows]) for keys, values in self.cross],
+        )
 
 
 class SpectrumGeneration:
@@ -126,18 +125,14 @@ class SpectrumGeneration:
             embeddings: (documents, embedding_size).
             going: (documents,) bool; rows that are False get padding.
         """
-        going = (
-            torch.ones(len(document), dtype=torch.bool, device=self.device)
-            if going is None
-            else going
-        )
+        if going is None:
+            going = torch.ones(len(document), dtype=torch.bool, device=self.device)
         # (documents, 1): the place behind the last sentence of each.
         position = torch.where(document.mask, document.positions, -1).amax(1, keepdim=True) + 1
         mask = torch.cat([document.mask, going[:, None]], dim=1)
+        # Also a row that does not go on sees something: a softmax over nothing is NaN.
         seen = mask.clone()
-        seen[:, -1] = (
-            True  # also a row that does not go on sees something: a softmax over nothing is NaN
-        )
+        seen[:, -1] = True
         output = self.tower(
             torch.as_tensor(embeddings, device=self.device)[:, None],
             torch.zeros_like(position),
@@ -146,20 +141,21 @@ class SpectrumGeneration:
             allowed=seen[:, None],
             use_cache=True,
         )
+        next_embedding = torch.where(
+            going[:, None], output.next_embedding[:, -1], document.next_embedding
+        )
         new = self._with_states(
             output.last_hidden_state,
             mask=mask,
             positions=torch.cat([document.positions, position], dim=1),
-            next_embedding=torch.where(
-                going[:, None], output.next_embedding[:, -1], document.next_embedding
-            ),
+            next_embedding=next_embedding,
             tower=_layers(output.past_key_values),
         )
         # Keys and values of the token decoder's cross-attention, layer by layer, and the states themselves grow.
-        cross = [
-            (torch.cat([old[0], added[0]], dim=2), torch.cat([old[1], added[1]], dim=2))
-            for old, added in zip(document.cross, new.cross, strict=True)
-        ]
+        cross = []
+        for old_layer, new_layer in zip(document.cross, new.cross, strict=True):
+            keys, values = zip(old_layer, new_layer, strict=True)
+            cross.append((torch.cat(keys, dim=2), torch.cat(values, dim=2)))
         return replace(new, states=torch.cat([document.states, new.states], dim=1), cross=cross)
 
     @torch.no_grad()
@@ -178,26 +174,21 @@ class SpectrumGeneration:
                 new sentence.
         """
         if input_ids is None:
-            input_ids = torch.tensor([self.config.prompt_ids], device=self.device).expand(
-                len(document), -1
-            )
+            prompt = torch.tensor([self.config.prompt_ids], device=self.device)
+            input_ids = prompt.expand(len(document), -1)
         document = _for_prompts(document, len(input_ids))
-        settings = kwargs.get("generation_config") or self.generation_config
-        wanted = {"num_beams": 1, "num_return_sequences": 1}
-        copies = max(
-            kwargs.get(name) or getattr(settings, name, None) or default
-            for name, default in wanted.items()
-        )
         # Each beam and each returned text has its own row of the cache.
-        own = document.select(
-            torch.arange(len(document), device=self.device).repeat_interleave(copies)
-        )
+        settings = kwargs.get("generation_config") or self.generation_config
+        copies = 1
+        for name in ("num_beams", "num_return_sequences"):
+            copies = max(copies, kwargs.get(name) or getattr(settings, name, None) or 1)
+        rows = torch.arange(len(document), device=self.device).repeat_interleave(copies)
         return self.decoder.generate(
             encoder_outputs=BaseModelOutput(last_hidden_state=document.states),
             attention_mask=document.mask.long(),
             decoder_input_ids=input_ids,
             decoder_attention_mask=attention_mask,
-            past_key_values=self._decoder_cache(own),
+            past_key_values=self._decoder_cache(document.select(rows)),
             **kwargs,
         )
 
@@ -238,9 +229,8 @@ class SpectrumGeneration:
             yield sentences
             # What was written is read as the next sentence.
             new = torch.zeros(len(document), self.config.embedding_size, device=self.device)
-            new[going] = torch.as_tensor(
-                encode([text for text in sentences if text]), device=self.device
-            ).to(new)
+            vectors = encode([text for text in sentences if text])
+            new[going] = torch.as_tensor(vectors, device=self.device).to(new)
             document = self.append_sentences(document, new, going)
 
     @torch.no_grad()
@@ -262,25 +252,26 @@ class SpectrumGeneration:
         count = len(options[0])
         # Prompt and option of each row and option as one line: (rows * options, width).
         rows = torch.arange(len(options), device=self.device).repeat_interleave(count)
-        full = [
-            [*prompt, *option]
-            for prompt, row in zip(prompts, options, strict=True)
-            for option in row
-        ]
-        starts = [len(prompt) - 1 for prompt in prompts for _ in range(count)]
-        width = max(map(len, full))
-        ids = torch.tensor([line + [0] * (width - len(line)) for line in full], device=self.device)
-        # Only tokens of the options count, not those of prompts and padding.
-        place = torch.arange(width - 1, device=self.device)
-        ends = torch.tensor([len(line) - 1 for line in full], device=self.device)[:, None]
-        counted = (place >= torch.tensor(starts, device=self.device)[:, None]) & (place < ends)
-        own = document.select(rows)
+        lines = []
+        starts = []
+        ends = []
+        for prompt, options_of_row in zip(prompts, options, strict=True):
+            for option in options_of_row:
+                lines.append(torch.tensor([*prompt, *option], device=self.device))
+                starts.append(len(prompt) - 1)
+                ends.append(len(prompt) + len(option) - 1)
+        ids = torch.nn.utils.rnn.pad_sequence(lines, batch_first=True)
+        # Only tokens of the options count, not those of prompts and padding: (rows * options, width - 1).
+        place = torch.arange(ids.shape[1] - 1, device=self.device)
+        is_behind_prompt = place >= torch.tensor(starts, device=self.device)[:, None]
+        counted = is_behind_prompt & (place < torch.tensor(ends, device=self.device)[:, None])
+        document_of_line = document.select(rows)
         # The likelihood of each counted token behind its document.
         hidden = self.decoder.model(
             input_ids=ids[:, :-1],  # padding is at the end, where the causal mask hides it
-            memory=own.states,
-            memory_mask=own.mask.long(),
-            past_key_values=self._decoder_cache(own),
+            memory=document_of_line.states,
+            memory_mask=document_of_line.mask.long(),
+            past_key_values=self._decoder_cache(document_of_line),
         ).last_hidden_state
         log_likelihood = hidden.new_zeros(counted.shape, dtype=torch.float32)
         logits = self.decoder.lm_head(hidden[counted]).float()

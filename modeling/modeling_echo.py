@@ -110,14 +110,14 @@ class EchoForTranslation(EchoPreTrainedModel):
                 pretrained_model_name_or_path, *args, config=config, **kwargs
             )
             if pretrained_model_name_or_path is not None:
-                found = GenerationConfig.from_pretrained(pretrained_model_name_or_path, **hub)
-                (loaded[0] if isinstance(loaded, tuple) else loaded).generation_config = found
+                model = loaded[0] if isinstance(loaded, tuple) else loaded
+                model.generation_config = GenerationConfig.from_pretrained(
+                    pretrained_model_name_or_path, **hub
+                )
             return loaded
         # Else it is a release: the encoder in the root, the decoder in its folder.
-        if (
-            Path(pretrained_model_name_or_path).is_dir()
-            and not (Path(pretrained_model_name_or_path) / DECODER_FOLDER).is_dir()
-        ):
+        folder = Path(pretrained_model_name_or_path)
+        if folder.is_dir() and not (folder / DECODER_FOLDER).is_dir():
             raise FileNotFoundError(
                 f"{pretrained_model_name_or_path} holds an encoder only; translating needs a folder {DECODER_FOLDER}/"
             )
@@ -125,17 +125,15 @@ class EchoForTranslation(EchoPreTrainedModel):
         kwargs.pop("subfolder", None)
         if config._attn_implementation:  # AutoModel has moved it there
             kwargs.setdefault("attn_implementation", config._attn_implementation)
-        of_decoder, _ = PreTrainedConfig.get_config_dict(
+        decoder_values, _ = PreTrainedConfig.get_config_dict(
             pretrained_model_name_or_path, subfolder=DECODER_FOLDER, **hub
         )
-        other_class = OTHER_TRANSLATION_MODELS.get(of_decoder.get("model_type"))
+        other_class = OTHER_TRANSLATION_MODELS.get(decoder_values.get("model_type"))
         if other_class is not None:
             return other_class.from_pretrained(pretrained_model_name_or_path, *args, **kwargs)
         # Both parts are opened by themselves and joined; an adapter is loaded at the end.
-        of_adapter = dict(
-            kwargs.pop("adapter_kwargs", None) or {}
-        )  # of both parts: loaded when they are joined
-        adapter = of_adapter.pop("_adapter_model_path", None)
+        adapter_options = dict(kwargs.pop("adapter_kwargs", None) or {})
+        adapter = adapter_options.pop("_adapter_model_path", None)
         encoder = EchoEncoder.from_pretrained(
             pretrained_model_name_or_path, *args, config=config, **kwargs
         )
@@ -144,7 +142,7 @@ class EchoForTranslation(EchoPreTrainedModel):
         )
         model = cls.from_parts(encoder, decoder)
         if adapter is not None:
-            model.load_adapter(adapter, adapter_kwargs=of_adapter)
+            model.load_adapter(adapter, adapter_kwargs=adapter_options)
         return model
 
     @classmethod
@@ -182,9 +180,8 @@ class EchoForTranslation(EchoPreTrainedModel):
 
     @generation_config.setter
     def generation_config(self, value: GenerationConfig | None) -> None:
-        if (
-            value is not None and "decoder" in self._modules
-        ):  # transformers sets one before there is a decoder
+        # transformers sets one before there is a decoder
+        if value is not None and "decoder" in self._modules:
             self.decoder.generation_config = value
 
     @classmethod

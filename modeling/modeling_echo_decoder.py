@@ -126,12 +126,11 @@ class EchoDecoderLayer(LlamaDecoderLayer):
         position_embeddings: tuple[torch.Tensor, torch.Tensor] | None = None,
         **kwargs: Any,
     ) -> torch.Tensor:
+        cache = None if past_key_values is None else past_key_values.self_attention_cache
         attended, _ = self.self_attn(
             hidden_states=self.input_layernorm(hidden_states),
             attention_mask=attention_mask,
-            past_key_values=past_key_values.self_attention_cache
-            if past_key_values is not None
-            else None,
+            past_key_values=cache,
             position_embeddings=position_embeddings,
             **kwargs,
         )
@@ -196,20 +195,21 @@ class EchoDecoderModel(EchoPreTrainedModel):
             past_key_values = EncoderDecoderCache(
                 DynamicCache(config=self.config), DynamicCache(config=self.config)
             )
-        past = past_key_values.get_seq_length() if past_key_values is not None else 0
+        cache = None
+        past = 0
+        if past_key_values is not None:
+            cache = past_key_values.self_attention_cache
+            past = past_key_values.get_seq_length()
         if position_ids is None:
-            position_ids = (
-                torch.arange(inputs_embeds.shape[1], device=inputs_embeds.device)[None] + past
-            )
+            places = torch.arange(inputs_embeds.shape[1], device=inputs_embeds.device)
+            position_ids = places[None] + past
 
         # A token sees earlier tokens, and every row of the memory (batch, 1 or seq, hidden) that is not padding.
         mask = create_causal_mask(
             config=self.config,
             inputs_embeds=inputs_embeds,
             attention_mask=attention_mask,
-            past_key_values=past_key_values.self_attention_cache
-            if past_key_values is not None
-            else None,
+            past_key_values=cache,
             position_ids=position_ids,
         )
         memory = self.read_memory(memory)

@@ -189,9 +189,8 @@ class EchoEncoder(EchoPreTrainedModel):
         Raises:
             ValueError: `on_long` is given.
         """
-        if (
-            on_long is not None
-        ):  # SentenceTransformer.encode passes it to the model instead of the tokenizer
+        # SentenceTransformer.encode passes it to the model instead of the tokenizer.
+        if on_long is not None:
             option = f"processing_kwargs={{'text': {{'on_long': {on_long!r}}}}}"
             raise ValueError(
                 f"on_long={on_long!r} is an option of the tokenizer: use encode(texts, {option})"
@@ -234,12 +233,10 @@ class EchoEncoder(EchoPreTrainedModel):
             return {"last_hidden_state": states_of_packed_row(self, inputs["input_ids"], mask)}
         if mask is None or mask.dim() != 2 or "position_ids" in inputs:
             return self.backbone(attention_mask=mask, **inputs, return_dict=True)
-        padding_on_left = mask.long().argmax(
-            -1, keepdim=True
-        )  # (batch, 1), tokens of padding before each text
-        is_traced = (
-            torch.compiler.is_compiling() or torch.jit.is_tracing()
-        )  # then it cannot branch on values
+        # (batch, 1), tokens of padding before each text
+        padding_on_left = mask.long().argmax(-1, keepdim=True)
+        # a trace cannot branch on values
+        is_traced = torch.compiler.is_compiling() or torch.jit.is_tracing()
         if not is_traced and not padding_on_left.any():
             return self.backbone(attention_mask=mask, **inputs, return_dict=True)
 
@@ -276,9 +273,8 @@ class EchoEncoder(EchoPreTrainedModel):
         """(batch, seq, hidden) -> (batch or texts, embedding_size), by the pooling of the configuration."""
         if attention_mask is None:
             attention_mask = hidden.new_ones(hidden.shape[:2], dtype=torch.long)
-        wide = torch.promote_types(
-            hidden.dtype, torch.float32
-        )  # bf16 models return float32 embeddings, too
+        # bf16 models return float32 embeddings, too
+        wide = torch.promote_types(hidden.dtype, torch.float32)
         pooled = POOLINGS[self.config.pooling].pool(hidden, attention_mask)
         embedding = self.projection(pooled.to(wide))
         if overflow_to_sample_mapping is None:
@@ -287,9 +283,8 @@ class EchoEncoder(EchoPreTrainedModel):
         text_of_piece = overflow_to_sample_mapping.to(embedding.device)
         texts = int(text_of_piece.max()) + 1
         tokens = attention_mask.sum(-1, keepdim=True).to(embedding.dtype)  # (pieces, 1)
-        total = embedding.new_zeros(texts, embedding.shape[1]).index_add(
-            0, text_of_piece, embedding * tokens
-        )
+        total = embedding.new_zeros(texts, embedding.shape[1])
+        total = total.index_add(0, text_of_piece, embedding * tokens)
         tokens_of_text = tokens.new_zeros(texts, 1).index_add(0, text_of_piece, tokens)
         return total / tokens_of_text.clamp(min=1)
 
@@ -300,11 +295,11 @@ def backbone_model(config: PreTrainedConfig) -> PreTrainedModel:
     if isinstance(model_class, (tuple, list)):
         model_class = model_class[0]
     if model_class is None or model_class.main_input_name != "input_ids":
-        reads = (
-            f"reads {model_class.main_input_name}" if model_class else "is not known to AutoModel"
-        )
+        reason = "is not known to AutoModel"
+        if model_class:
+            reason = f"reads {model_class.main_input_name}"
         raise ValueError(
-            f"a backbone of type {config.model_type!r} {reads}: give the configuration of a text model"
+            f"a backbone of type {config.model_type!r} {reason}: give the configuration of a text model"
         )
     model = model_class(config, **_without_pooler(config))
     return model.get_encoder() if type(config).is_encoder_decoder else model
@@ -325,8 +320,7 @@ def _whole_backbone(
         model = model.get_encoder()
     tensor_names = set(model.state_dict())
     for name in sorted(loading_info["missing_keys"]):
-        own_name = name.removeprefix("encoder.") if part else name
-        if own_name in tensor_names:
+        if (name.removeprefix("encoder.") if part else name) in tensor_names:
             raise ValueError(
                 f"{name_or_path}: the weights lack the tensor {name}: it is not a whole model"
             )
@@ -372,10 +366,14 @@ _attends_both_ways: set[type] = set()  # classes that passed `check_attention`
 
 
 def _is_sentence_transformer(name: str, revision: str | None) -> bool:
-    silent = {
-        f"_raise_exceptions_for_{what}": False for what in ("missing_entries", "connection_errors")
-    }
-    return cached_file(str(name), "modules.json", revision=revision, **silent) is not None
+    file = cached_file(
+        str(name),
+        "modules.json",
+        revision=revision,
+        _raise_exceptions_for_missing_entries=False,
+        _raise_exceptions_for_connection_errors=False,
+    )
+    return file is not None
 
 
 def config_of_backbone(name: str, attention: str, hub: dict[str, Any]) -> PreTrainedConfig:
@@ -430,12 +428,8 @@ def _ids_of_tokenizer(
     """Ids of CLS and SEP, if there is a tokenizer beside the model."""
     try:
         tokenizer = AutoTokenizer.from_pretrained(name, **hub)
-    except (
-        OSError,
-        ValueError,
-        TypeError,
-    ):  # there is none; each class of transformers says it in its own way
-        return {}
+    except (OSError, ValueError, TypeError):
+        return {}  # there is none; each class of transformers says it in its own way
     if len(tokenizer) > backbone.vocab_size:
         raise ValueError(
             f"{name}: the tokenizer has {len(tokenizer)} tokens, the model {backbone.vocab_size}: they do not belong "

@@ -128,19 +128,16 @@ class SpectrumModel(SpectrumPreTrainedModel):
             positions = torch.arange(embeddings.shape[1], device=embeddings.device).expand_as(
                 document_ids
             )
+        # A cache of the configuration would take the decoder's layers.
         if use_cache and past_key_values is None:
-            past_key_values = (
-                DynamicCache()
-            )  # of the configuration it would take the decoder's layers
+            past_key_values = DynamicCache()
         # Embeddings as vectors of the tower's width, BOE in its slot: (rows, slots, hidden).
         weight = self.norm.weight
         wide = torch.promote_types(embeddings.dtype, torch.float32)
-        embeddings = torch.where(
-            (positions == 0)[..., None], self.boe.to(wide), embeddings.to(wide)
-        )
-        hidden = (self.embedding_projection(embeddings) * self.config.embedding_scale).to(
-            weight.dtype
-        )
+        is_boe = (positions == 0)[..., None]
+        embeddings = torch.where(is_boe, self.boe.to(wide), embeddings.to(wide))
+        hidden = self.embedding_projection(embeddings) * self.config.embedding_scale
+        hidden = hidden.to(weight.dtype)
         # The layers, under the mask of who may read whom.
         if allowed is None:
             allowed = tower_mask(document_ids, positions, prefix)
@@ -259,17 +256,13 @@ class SpectrumForCausalLM(SpectrumPreTrainedModel, SpectrumGeneration):
 
         # The token decoder, under two masks: tokens of one segment, and the states that a token may read.
         implementation = self.config._attn_implementation
+        tokens = token_mask(token_documents, segment_ids)
+        readable = reading_mask(token_documents, reads, document_ids, positions)
         decoded = self.decoder.model(
             input_ids=input_ids,
-            attention_mask=attention_mask(
-                token_mask(token_documents, segment_ids), states, implementation
-            ),
+            attention_mask=attention_mask(tokens, states, implementation),
             memory=self.memory(states),
-            memory_mask=attention_mask(
-                reading_mask(token_documents, reads, document_ids, positions),
-                states,
-                implementation,
-            ),
+            memory_mask=attention_mask(readable, states, implementation),
             position_ids=position_ids,
             use_cache=False,
             **kwargs,

@@ -45,11 +45,8 @@ MAX_SCORES = 2**21  # attention scores computed at once
 MAX_TOKENS = {torch.float32: 1_536, torch.bfloat16: 2_048}  # per batch; the fastest sizes measured
 SAFE = 1e-30  # sums of exponentials between SAFE and 1 / SAFE keep full precision
 PACKED_ATTENTION = "packed_sdpa"  # the name of `packed_attention` in transformers
-TRAINABLE = (
-    "bert",
-    "xlm-roberta",
-    "llama",
-)  # backbones that take positions and hand `groups` on to attention
+# backbones that take positions and hand `groups` on to attention
+TRAINABLE = ("bert", "xlm-roberta", "llama")
 
 
 def length_batches(
@@ -60,13 +57,14 @@ def length_batches(
     Rows shorter than `share` times a batch's longest row start another batch.
     """
     batch: list[int] = []
-    for i in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
+    for row in sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True):
         if batch:
             longest = lengths[batch[0]]
-            if lengths[i] < share * longest or (len(batch) + 1) * _filled_up(longest) > max_tokens:
+            is_full = (len(batch) + 1) * _filled_up(longest) > max_tokens
+            if is_full or lengths[row] < share * longest:
                 yield batch
                 batch = []
-        batch.append(i)
+        batch.append(row)
     if batch:
         yield batch
 
@@ -114,6 +112,12 @@ def _is_causal(backbone: PreTrainedModel) -> bool:
     return bool(is_causal or getattr(backbone.config, "is_decoder", False))
 
 
+def _first_position(backbone: PreTrainedModel) -> int:
+    """The number of a text's first position: XLM-R counts from behind its padding id."""
+    embeddings = getattr(backbone, "embeddings", None)
+    return getattr(embeddings, "padding_idx", -1) + 1
+
+
 def layers_of(backbone: PreTrainedModel) -> nn.ModuleList:
     layers: Any = backbone.layers if type(backbone) is LlamaModel else backbone.encoder.layer
     return layers
@@ -124,15 +128,13 @@ def has_hooks(model: nn.Module) -> bool:
 
     The hooks that transformers leaves after a call with `output_hidden_states` do nothing without it.
     """
-    hooks = (
-        hook
-        for m in model.modules()
-        for hook in (*m._forward_hooks.values(), *m._forward_pre_hooks.values())
-    )
-    acts = any(
-        getattr(hook, "__module__", "") != "transformers.utils.output_capturing" for hook in hooks
-    )
-    return acts or any("forward" in vars(m) for m in model.modules())
+    for module in model.modules():
+        if "forward" in vars(module):  # replaced, as offload does
+            return True
+        for hook in (*module._forward_hooks.values(), *module._forward_pre_hooks.values()):
+            if getattr(hook, "__module__", "") != "transformers.utils.output_capturing":
+                return True
+    return False
 
 
 def _is_plain(layer: nn.Module) -> bool:
@@ -143,13 +145,8 @@ def _is_plain(layer: nn.Module) -> bool:
         norms: list[Any] = [layer.input_layernorm, layer.post_attention_layernorm]
         has_bias = False
         attention = layer.self_attn
-        linears: list[Any] = [
-            attention.q_proj,
-            attention.k_proj,
-            attention.v_proj,
-            attention.o_proj,
-        ]
-        linears += [layer.mlp.gate_proj, layer.mlp.up_proj, layer.mlp.down_proj]
+        linears: list[Any] = [attention.q_proj, attention.k_proj, attention.v_proj]
+        linears += [attention.o_proj, layer.mlp.gate_proj, layer.mlp.up_proj, layer.mlp.down_proj]
     elif type(layer) in (BertLayer, XLMRobertaLayer):
         norm_class = nn.LayerNorm
         norms = [layer.attention.output.LayerNorm, layer.output.LayerNorm]
@@ -171,9 +168,9 @@ def _is_plain(layer: nn.Module) -> bool:
 
 def packed_encoder(encoder: PreTrainedModel, like: PackedEncoder | None = None) -> PackedEncoder:
     """The `PackedEncoder` for the layers of an encoder for which `can_pack` is True."""
-    return (PackedEncoder if type(encoder.backbone) is LlamaModel else PackedPostNorm)(
-        encoder, like
-    )
+    if type(encoder.backbone) is LlamaModel:
+        return PackedEncoder(encoder, like)
+    return PackedPostNorm(encoder, like)
 
 
 def packed_states(
@@ -185,6 +182,7 @@ def packed_states(
     mask = (torch.ones_like(input_ids) if attention_mask is None else attention_mask).bool()
     if mask.shape != input_ids.shape or mask.sum() < MIN_TOKENS or not mask.any(1).all():
         return None
+    # The tokens of each text, the longest first; their states go back to the places of the batch.
     order = mask.sum(1).argsort(descending=True, stable=True)
     mask = mask[order]
     rows = []
@@ -228,9 +226,11 @@ class PackedEncoder:
         self.heads = config.num_attention_heads
         self.head_dim = getattr(config, "head_dim", None) or config.hidden_size // self.heads
         self.dtype = self.backbone.get_input_embeddings().weight.dtype
-        self.joined: list[Any] = (
-            like.joined if like else [self._join(layer) for layer in self.layers]
-        )
+        self.joined: list[Any]
+        if like is None:
+            self.joined = [self._join(layer) for layer in self.layers]
+        else:
+            self.joined = like.joined
         self.buffers: dict[str, torch.Tensor] = {}
         self.through_onednn = self.dtype == torch.float32 and onednn_is_faster()
 
@@ -244,7 +244,7 @@ class PackedEncoder:
 
     def embed(self, rows: Sequence[Sequence[int]]) -> torch.Tensor:
         """Rows of ids in any order -> embeddings (rows, embedding_size), float32."""
-        order = sorted(range(len(rows)), key=lambda i: -len(rows[i]))
+        order = sorted(range(len(rows)), key=lambda row: len(rows[row]), reverse=True)
         x = self._start([rows[i] for i in order])
         for layer, joined in zip(self.layers[:-1], self.joined[:-1], strict=True):
             x = self._attend(layer, joined, x)
@@ -258,9 +258,9 @@ class PackedEncoder:
         if pooling.reads_only_first:
             pooled = states
         else:
-            pooled_groups = [
-                pooling.pool(group.unpack(states), group.mask[:, 0]) for group in self.groups
-            ]
+            pooled_groups = []
+            for group in self.groups:
+                pooled_groups.append(pooling.pool(group.unpack(states), group.mask[:, 0]))
             pooled = torch.cat(pooled_groups)
         embeddings = self.encoder.projection(pooled.float())
         if order == sorted(order):
@@ -280,9 +280,8 @@ class PackedEncoder:
         norm_weight = layer.input_layernorm.weight.float()
 
         def with_adjacent_pairs(weight: torch.Tensor) -> torch.Tensor:
-            halves = weight.unflatten(
-                0, (-1, 2, self.head_dim // 2)
-            )  # (heads, 2, head_dim / 2, hidden)
+            # (heads, 2, head_dim / 2, hidden)
+            halves = weight.unflatten(0, (-1, 2, self.head_dim // 2))
             return halves.transpose(1, 2).flatten(0, 2)
 
         query = with_adjacent_pairs(attention.q_proj.weight * norm_weight) * attention.scaling
@@ -395,15 +394,13 @@ class PackedEncoder:
         out = self._buffer("out", (*q.shape[:2], v.shape[2]))
         at_once = max(1, MAX_SCORES // (len(k) * k.shape[1]))
         for part, result in zip(q.split(at_once, 1), out.split(at_once, 1), strict=True):
-            scores = torch.bmm(
-                part, k.mT, out=self._buffer("scores", (*part.shape[:2], k.shape[1]))
-            )
+            scores = self._buffer("scores", (*part.shape[:2], k.shape[1]))
+            torch.bmm(part, k.mT, out=scores)
             torch.bmm(scores.exp_(), v, out=result)
             least, most = torch.stack(result[..., -1].aminmax()).tolist()
             if not SAFE < least <= most < 1 / SAFE:  # also true for NaN
-                scores = torch.bmm(part, k.mT, out=scores).masked_fill_(
-                    v[:, None, :, -1] == 0, -math.inf
-                )
+                is_padding = v[:, None, :, -1] == 0
+                torch.bmm(part, k.mT, out=scores).masked_fill_(is_padding, -math.inf)
                 torch.bmm(scores.softmax(-1), v, out=result)
         return out
 
@@ -423,9 +420,8 @@ class PackedEncoder:
     def _scale(self, norm: LlamaRMSNorm, x: torch.Tensor) -> torch.Tensor:
         """(tokens, 1), the factor by which an RMS norm multiplies each token (before its weights)."""
         length = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=torch.float32)
-        return (
-            length.square_().div_(x.shape[-1]).add_(norm.variance_epsilon).rsqrt_().to(self.dtype)
-        )
+        mean_square = length.square_().div_(x.shape[-1])
+        return mean_square.add_(norm.variance_epsilon).rsqrt_().to(self.dtype)
 
     def _product(
         self, name: str, x: torch.Tensor, weight: torch.Tensor, bias: Any = None
@@ -434,11 +430,9 @@ class PackedEncoder:
         if self.through_onednn:
             return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
         out = self._buffer(name, (len(x), len(weight)))
-        return (
-            torch.mm(x, weight.t(), out=out)
-            if bias is None
-            else torch.addmm(bias, x, weight.t(), out=out)
-        )
+        if bias is None:
+            return torch.mm(x, weight.t(), out=out)
+        return torch.addmm(bias, x, weight.t(), out=out)
 
     def _added(self, x: torch.Tensor, y: torch.Tensor, linear: nn.Linear) -> torch.Tensor:
         """x + y W^T + bias, in place of x."""
@@ -483,13 +477,9 @@ class PackedPostNorm(PackedEncoder):
     def _vectors(self, ids: torch.Tensor) -> torch.Tensor:
         embeddings = self.backbone.embeddings
         x = super()._vectors(ids)
-        first_position = (
-            getattr(embeddings, "padding_idx", -1) + 1
-        )  # XLM-R counts from behind its padding id
-        positions = (
-            embeddings.position_embeddings.weight[first_position:]
-            + embeddings.token_type_embeddings.weight[0]
-        )
+        # (positions, hidden); all tokens are of type 0
+        positions = embeddings.position_embeddings.weight[_first_position(self.backbone) :]
+        positions = positions + embeddings.token_type_embeddings.weight[0]
         longest = int(self.lengths.max())
         if longest > len(positions):
             raise ValueError(
@@ -497,9 +487,8 @@ class PackedPostNorm(PackedEncoder):
             )
         for group in self.groups:
             tokens = group.unpack(x)  # (rows, length, width)
-            positions_of_group = positions[
-                : tokens.shape[1]
-            ]  # none for padding behind the last position
+            # padding may stand behind the last position, and has none
+            positions_of_group = positions[: tokens.shape[1]]
             tokens[:, : len(positions_of_group)].add_(positions_of_group)
         return self._normed(embeddings.LayerNorm, x)
 
@@ -561,30 +550,14 @@ def packed_attention(
     # Rows as usual.
     if groups is None:
         return _attention_in_float32(module, query, key, value, attention_mask, **options), None
-    # The groups of the packed row, each as (texts, heads, length, head_dim).
-    sizes = [group.texts * group.length for group in groups]
+    # Group by group: (heads, tokens of the group, head_dim) -> (texts, heads, length, head_dim).
     mixed = []
-    parts = zip(
-        groups,
-        query[0].split(sizes, 1),
-        key[0].split(sizes, 1),
-        value[0].split(sizes, 1),
-        strict=True,
-    )
-    for (
-        group,
-        query_part,
-        key_part,
-        value_part,
-    ) in parts:  # (heads, tokens of the group, head_dim) each
-        states = _attention_in_float32(
-            module,
-            _by_text(query_part, group),
-            _by_text(key_part, group),
-            _by_text(value_part, group),
-            group.mask,
-            **options,
-        )
+    start = 0
+    for group in groups:
+        tokens = slice(start, start + group.texts * group.length)
+        start = tokens.stop
+        parts = [_by_text(heads[0, :, tokens], group) for heads in (query, key, value)]
+        states = _attention_in_float32(module, *parts, group.mask, **options)
         mixed.append(states.flatten(0, 1))
     return torch.cat(mixed)[None], None
 
@@ -647,18 +620,12 @@ def states_of_packed_row(
 ) -> torch.Tensor:
     """(texts, seq) ids and mask -> (texts, seq, hidden) states with gradients, zero at padding."""
     groups, is_token, positions, order = packed_row(mask)
-    some_token = int(
-        input_ids[mask.bool()][0]
-    )  # stands where a group has padding; no text attends to it
+    # Any token stands where a group has padding: no text attends to it.
+    some_token = int(input_ids[mask.bool()][0])
     row = input_ids.new_full(is_token.shape, some_token)
     row[is_token] = input_ids[order][mask[order].bool()]
-    embeddings = getattr(encoder.backbone, "embeddings", None)
-    first_position = (
-        getattr(embeddings, "padding_idx", -1) + 1
-    )  # XLM-R counts from behind its padding id
-    output = encoder.backbone(
-        input_ids=row[None], position_ids=positions[None] + first_position, groups=groups
-    )
+    positions = positions + _first_position(encoder.backbone)
+    output = encoder.backbone(input_ids=row[None], position_ids=positions[None], groups=groups)
     packed = output.last_hidden_state[0]  # (tokens of the row, hidden)
     states = packed.new_zeros(*mask.shape, packed.shape[-1])
     states[mask[order].bool()] = packed[is_token]
@@ -680,9 +647,8 @@ def packed_row(
     lengths = mask.sum(1)
     order = lengths.argsort(stable=True)
     lengths = lengths[order]
-    padded_lengths, counts = ((lengths + STEP - 1) // STEP * STEP).unique_consecutive(
-        return_counts=True
-    )
+    rounded_up = (lengths + STEP - 1) // STEP * STEP
+    padded_lengths, counts = rounded_up.unique_consecutive(return_counts=True)
     groups: list[TextGroup] = []
     tokens_of_groups = []
     positions_of_groups = []

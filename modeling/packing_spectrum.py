@@ -77,16 +77,16 @@ def pack(
     rows: list[list[PackedDocument]] = []
     slots = tokens = 0
     for document in documents:
-        own_slots = len(document.embeddings) + 1
-        own_tokens = sum(len(segment.ids) - 1 for segment in document.segments)
-        if rows and max(slots + own_slots, tokens + own_tokens) <= row_length:
+        document_slots = len(document.embeddings) + 1
+        document_tokens = sum(len(segment.ids) - 1 for segment in document.segments)
+        slots += document_slots
+        tokens += document_tokens
+        if rows and max(slots, tokens) <= row_length:
             rows[-1].append(document)
-            slots += own_slots
-            tokens += own_tokens
         else:
             rows.append([document])
-            slots = own_slots
-            tokens = own_tokens
+            slots = document_slots
+            tokens = document_tokens
 
     # (rows, longest row) of each input, padded by a value that stands for nothing.
     parts = [_row(row) for row in rows]
@@ -96,13 +96,15 @@ def pack(
         "labels": IGNORE,
         "input_ids": pad_token_id,
     }
-    packed = {
-        name: torch.nn.utils.rnn.pad_sequence(
+    packed = {}
+    for name in parts[0]:
+        packed[name] = torch.nn.utils.rnn.pad_sequence(
             [part[name] for part in parts], batch_first=True, padding_value=empty.get(name, 0)
         )
-        for name in parts[0]
-    }
-    return packed if packed["input_ids"].shape[1] else {name: packed[name] for name in TOWER_INPUTS}
+    # Documents without segments are for the tower alone.
+    if not packed["input_ids"].shape[1]:
+        return {name: packed[name] for name in TOWER_INPUTS}
+    return packed
 
 
 TOWER_INPUTS = ("embeddings", "document_ids", "positions", "prefix")

@@ -105,11 +105,18 @@ class SonarTranslationPipeline(Pipeline):
             raise ValueError(
                 "sonar-translation gives one translation per text; use model.generate for several"
             )
-        preprocess = {
-            k: v for k, v in (("src_lang", src_lang), ("on_long", on_long)) if v is not None
-        }
-        forward = {"generate_kwargs": generate_kwargs} if generate_kwargs else {}
-        return preprocess, forward | ({"tgt_lang": tgt_lang} if tgt_lang is not None else {}), {}
+        # What this call does not say stays as it was when the pipeline was made.
+        preprocess: dict[str, Any] = {}
+        if src_lang is not None:
+            preprocess["src_lang"] = src_lang
+        if on_long is not None:
+            preprocess["on_long"] = on_long
+        forward: dict[str, Any] = {}
+        if generate_kwargs:
+            forward["generate_kwargs"] = generate_kwargs
+        if tgt_lang is not None:
+            forward["tgt_lang"] = tgt_lang
+        return preprocess, forward, {}
 
     def __call__(
         self,
@@ -119,9 +126,8 @@ class SonarTranslationPipeline(Pipeline):
         **kwargs: Any,
     ) -> Any:
         # Embeddings: one row of the pipeline for each.
-        if isinstance(inputs, torch.Tensor) or (
-            isinstance(inputs, np.ndarray) and inputs.dtype.kind not in "OSTU"
-        ):
+        is_numbers = isinstance(inputs, np.ndarray) and inputs.dtype.kind not in "OSTU"
+        if is_numbers or isinstance(inputs, torch.Tensor):
             vectors = torch.as_tensor(inputs)
             if not vectors.is_floating_point():
                 raise ValueError(f"embeddings must be floating point numbers, not {vectors.dtype}")
@@ -130,9 +136,7 @@ class SonarTranslationPipeline(Pipeline):
                     f"embeddings have shape {tuple(vectors.shape)}; give (embedding_size,) or rows of it"
                 )
             vectors = check_finite(vectors.float())
-            inputs = [
-                {"embedding": row} for row in (vectors[None] if vectors.ndim == 1 else vectors)
-            ]
+            inputs = [{"embedding": row} for row in torch.atleast_2d(vectors)]
             return super().__call__(inputs, **kwargs) if inputs else []
         # Texts, audio or a data set of transformers, as a list where it has a length.
         if isinstance(inputs, (str, dict, bytes)):
@@ -140,12 +144,12 @@ class SonarTranslationPipeline(Pipeline):
         elif self._hears:
             inputs = list(inputs)
         elif not isinstance(inputs, Iterable):  # such as a KeyDataset of transformers
-            return super().__call__(
-                inputs, **kwargs | ({"src_lang": src_lang} if src_lang is not None else {})
-            )
+            if src_lang is not None:
+                kwargs["src_lang"] = src_lang
+            return super().__call__(inputs, **kwargs)
         else:
             inputs = rows_of(inputs, "inputs")
-            if not any(isinstance(given, dict) for given in inputs):
+            if not any(isinstance(row, dict) for row in inputs):
                 check_texts(inputs)  # here, because the row number is known
         # One language for all texts, or one for each.
         src_lang = langs_of(src_lang, len(inputs), "src_lang")
@@ -165,11 +169,11 @@ class SonarTranslationPipeline(Pipeline):
             return {"sentence_embedding": torch.as_tensor(inputs["embedding"]).float()[None]}
         if self._hears:
             return {"sentence_embedding": self._embed_audio(inputs)}
-        text, lang = (
-            (inputs["text"], inputs.get("lang", src_lang))
-            if isinstance(inputs, dict)
-            else (inputs, src_lang)
-        )
+        text = inputs
+        lang = src_lang
+        if isinstance(inputs, dict):
+            text = inputs["text"]
+            lang = inputs.get("lang", src_lang)
         if not isinstance(text, str):
             raise ValueError(
                 f"sonar-translation takes texts or embeddings, not {type(text).__name__}"
@@ -242,9 +246,8 @@ class SonarTranslationPipeline(Pipeline):
 
     def postprocess(self, outputs: dict[str, Any]) -> dict[str, str]:
         ids = outputs["ids"]
-        ids = (
-            ids[0] if ids and isinstance(ids[0], list) else ids
-        )  # the base class does not unpack a batch of one
-        return {
-            "translation_text": self.tokenizer.target.decode(ids, skip_special_tokens=True).strip()
-        }
+        # The base class does not unpack a batch of one.
+        if ids and isinstance(ids[0], list):
+            ids = ids[0]
+        text = self.tokenizer.target.decode(ids, skip_special_tokens=True)
+        return {"translation_text": text.strip()}

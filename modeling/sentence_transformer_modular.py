@@ -46,8 +46,11 @@ ADAPTERS = {
     "sentence_adapter": r".*\.(query|key|value)|.*\.intermediate\.dense|.*layer\.\d+\.output\.dense",
 }
 PARTS = ("embeddings", *ADAPTERS, "alignment")
-FILES = {"embeddings": EMBEDDINGS, "alignment": ALIGNMENT} | {
-    p: f"{p}/adapter_model.safetensors" for p in ADAPTERS
+FILES = {
+    "embeddings": EMBEDDINGS,
+    "alignment": ALIGNMENT,
+    "language_adapter": "language_adapter/adapter_model.safetensors",
+    "sentence_adapter": "sentence_adapter/adapter_model.safetensors",
 }
 LORA = dict(r=8, lora_alpha=16, lora_dropout=0.1)
 SCALING = 4.0
@@ -330,21 +333,18 @@ class ModularEncoder(InputModule):
     ) -> None:
         """Write everything; sentence-transformers calls it."""
         out = Path(output_path)
-        # Without the adapters, which are saved by language.
-        own = {
-            n.replace(".base_layer.", "."): p
-            for n, p in self.backbone.state_dict().items()
-            if ".lora_" not in n
-        }
+        # Without the adapters, which are saved by language; peft has moved the weights beside them.
+        weights = {}
+        for name, weight in self.backbone.state_dict().items():
+            if ".lora_" not in name:
+                weights[f"backbone.{name.replace('.base_layer.', '.')}"] = weight
         options = dict(
             pooling="mean", embedding_size=None, prompts="none", dtype=self.backbone.dtype
         )
         with torch.device("meta"):
             encoder = EchoEncoder(EchoConfig(backbone=self.backbone.config, **options))
         encoder.backbone = self.backbone
-        encoder.save_pretrained(
-            out, state_dict={f"backbone.{name}": weight for name, weight in own.items()}
-        )
+        encoder.save_pretrained(out, state_dict=weights)
         EchoTokenizer.around(self.tokenizer).save_pretrained(out)
         settings = {"pivot": self.pivot, "max_seq_length": self.max_seq_length}
         (out / SETTINGS).write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
@@ -359,29 +359,30 @@ class ModularEncoder(InputModule):
         hub = {key: options.get(key) for key in ("token", "cache_folder", "revision")}
         hub["local_files_only"] = bool(options.get("local_files_only"))
         folder = Path(cls.load_dir_path(model_name_or_path, subfolder=subfolder, **hub))
-        wanted = (options.get("model_kwargs") or {}).get("languages")
-        here = sorted(path.name for path in (folder / LANGUAGES).glob("*") if path.is_dir())
-        for language in wanted or ():
-            if language not in here:
+        languages = sorted(path.name for path in (folder / LANGUAGES).glob("*") if path.is_dir())
+        chosen = (options.get("model_kwargs") or {}).get("languages")
+        if chosen is None:
+            chosen = languages
+        for language in chosen:
+            if language not in languages:
                 raise ValueError(
-                    f"language {language!r} is not in this model; it has {', '.join(here) or 'none'}"
+                    f"language {language!r} is not in this model; it has {', '.join(languages) or 'none'}"
                 )
         settings = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
         backbone = EchoEncoder.from_pretrained(folder, dtype=torch.float32).backbone
         module = cls(backbone.eval(), plain(EchoTokenizer.from_pretrained(folder)), **settings)
         module.eval()
-        for language in here if wanted is None else wanted:
+        for language in chosen:
             module.load_language(folder / LANGUAGES / language)
         return module
 
 
 def plain(tokenizer: EchoTokenizer) -> PreTrainedTokenizerFast:
     """The same tokenizer without languages: each language of a modular encoder has its own."""
-    names = tokenizer.special_tokens_map
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer.backend_tokenizer,
         model_max_length=tokenizer.model_max_length,
-        **names,
+        **tokenizer.special_tokens_map,
     )
 
 
@@ -399,11 +400,14 @@ def identify_by_heliport(texts: list[str], languages: list[str]) -> list[str]:
         ) from error
     identifier = heliport.Identifier()
     codes = {language[:3]: language for language in languages}
-    answers = [identifier.identify(text) for text in texts]
-    for text, answer in zip(texts, answers):
-        if str(answer)[:3] not in codes:
+    identified = []
+    for text in texts:
+        answer = identifier.identify(text)
+        code = str(answer)[:3]
+        if code not in codes:
             raise ValueError(
                 f"{text[:40]!r} was identified as {answer}, which is not in this model ({', '.join(languages)}): "
                 "give prompt_name= or lang"
             )
-    return [codes[str(answer)[:3]] for answer in answers]
+        identified.append(codes[code])
+    return identified

@@ -12,7 +12,6 @@ import logging
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
-from itertools import takewhile
 from pathlib import Path
 from threading import RLock
 from typing import Any
@@ -96,9 +95,8 @@ class EchoTokenizer(PreTrainedTokenizerFast):
         """As in transformers; a damaged tokenizer.json of a folder is refused in one line that names it."""
         try:
             return super().from_pretrained(pretrained_model_name_or_path, *args, **kwargs)
-        except (
-            Exception
-        ) as error:  # tokenizers raises a bare Exception, transformers a KeyError and others
+        # tokenizers raises a bare Exception, transformers a KeyError and others
+        except Exception as error:
             folder = Path(str(pretrained_model_name_or_path)) / (kwargs.get("subfolder") or "")
             reason = why_no_tokenizer(folder / "tokenizer.json")
             if reason:
@@ -182,29 +180,25 @@ class EchoTokenizer(PreTrainedTokenizerFast):
         if truncates:
             self._check_room(prompts, max_length)
         overflowing = return_overflowing_tokens or (truncates and on_long == "split")
+        if truncates:
+            truncation_strategy = TruncationStrategy.ONLY_SECOND
         encoded = self._encode_prompted(
             prompts,
             texts,
-            truncation_strategy=TruncationStrategy.ONLY_SECOND
-            if truncates
-            else truncation_strategy,
+            truncation_strategy=truncation_strategy,
             return_overflowing_tokens=overflowing,
             **options,
         )
         # What was cut is reported; where nothing was long, the rows are as usual.
         if truncates and not overflowing:
             self._report_cut(encoded, max_length, on_long)
-        if (
-            overflowing
-            and len(encoded["input_ids"]) == len(texts)
-            and not return_overflowing_tokens
-        ):
-            encoded.pop("overflow_to_sample_mapping", None)  # no text was long
+        no_text_was_long = len(encoded["input_ids"]) == len(texts)
+        if overflowing and no_text_was_long and not return_overflowing_tokens:
+            encoded.pop("overflow_to_sample_mapping", None)
             overflowing = False
         if single and kwargs.get("return_tensors") is None and not overflowing:
-            return BatchEncoding(
-                {key: value[0] for key, value in encoded.items()}, encoded.encodings
-            )
+            row = {key: value[0] for key, value in encoded.items()}
+            return BatchEncoding(row, encoded.encodings)
         return BatchEncoding(encoded.data, encoded.encodings)
 
     def _encode_prompted(
@@ -231,11 +225,16 @@ class EchoTokenizer(PreTrainedTokenizerFast):
             lang = [lang] * len(texts)
         # sentence-transformers puts its default prompt even in front of a text that starts with a prompt.
         default = encoder_prompt() + NAME_END
-        pairs = [
-            (encoder_prompt(code), text) if code else split_prompt(text.removeprefix(default))
-            for text, code in zip(texts, lang)
-        ]
-        return [prompt for prompt, _ in pairs], [text for _, text in pairs]
+        prompts = []
+        plain_texts = []
+        for text, code in zip(texts, lang):
+            if code:
+                prompt = encoder_prompt(code)
+            else:
+                prompt, text = split_prompt(text.removeprefix(default))
+            prompts.append(prompt)
+            plain_texts.append(text)
+        return prompts, plain_texts
 
     @_alone
     def pair_ids(self, prompts: list[str], texts: list[str]) -> list[list[int]]:
@@ -247,28 +246,25 @@ class EchoTokenizer(PreTrainedTokenizerFast):
         names = list(dict.fromkeys(prompts))
         backend = self._bare_backend()
         inputs = ["" if self.prompts == "none" else (name, "") for name in names]
-        heads = {
-            name: e.ids[: len(e.ids) - len(end)]
-            for name, e in zip(names, backend.encode_batch_fast(inputs))
-        }
-        return [
-            [*heads[prompt], *ids, *end]
-            for prompt, ids in zip(prompts, self.text_ids(texts), strict=True)
-        ]
+        heads = {}  # ids in front of a text, by its prompt
+        for name, encoding in zip(names, backend.encode_batch_fast(inputs)):
+            heads[name] = encoding.ids[: len(encoding.ids) - len(end)]
+        rows = []
+        for prompt, ids in zip(prompts, self.text_ids(texts), strict=True):
+            rows.append([*heads[prompt], *ids, *end])
+        return rows
 
     @property
     def end_ids(self) -> list[int]:
         """Ids behind a text: `</s>`, or what the tokenizer's own template has there."""
         if self.prompts != "none":
             return [self.eos_token_id]
+        # The special tokens behind the last one of a text.
         encoding = self._bare_backend().encode("a")
-        behind = list(
-            takewhile(
-                lambda pair: pair[1],
-                zip(reversed(encoding.ids), encoding.special_tokens_mask[::-1]),
-            )
-        )
-        return [number for number, _ in reversed(behind)]
+        end = len(encoding.ids)
+        while end and encoding.special_tokens_mask[end - 1]:
+            end -= 1
+        return encoding.ids[end:]
 
     @_alone
     def text_ids(self, texts: list[str]) -> list[list[int]]:
@@ -286,9 +282,9 @@ class EchoTokenizer(PreTrainedTokenizerFast):
 
     def _check_room(self, prompts: list[str], max_length: int) -> None:
         """Raise if the language prefix alone fills `max_length`, which would truncate the prefix."""
-        if max_length > 8 + 4 * max(
-            map(len, prompts), default=0
-        ):  # a sub-word has at least one byte
+        # A sub-word has at least one byte, and a character at most four: short prompts need no count.
+        longest = max(map(len, prompts), default=0)
+        if max_length > 8 + 4 * longest:
             return
         lengths = [len(ids) for ids in self.pair_ids(prompts, [""] * len(prompts))]
         if max_length <= max(lengths):
@@ -298,9 +294,10 @@ class EchoTokenizer(PreTrainedTokenizerFast):
             )
 
     def _report_cut(self, encoded: BatchEncoding, max_length: int | None, on_long: str) -> None:
-        cut = [
-            row for row, encoding in enumerate(encoded.encodings or [], 1) if encoding.overflowing
-        ]
+        cut = []
+        for row, encoding in enumerate(encoded.encodings or [], 1):
+            if encoding.overflowing:
+                cut.append(row)
         if not cut:
             return
         limit = max_length or self.model_max_length
