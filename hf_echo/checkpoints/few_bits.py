@@ -22,7 +22,7 @@ ROWS = 4096  # at a time, for memory
 def store_few_bits(folder: str | Path, matrices: str | None, tokens: str | None) -> None:
     """Rewrite the matrices, and the token vectors, of every model.safetensors below a folder as "int8" or "int4"."""
     for file in sorted(Path(folder).rglob("model.safetensors")):
-        stored = {}
+        stored: dict[str, torch.Tensor] = {}
         for name, tensor in load_file(file).items():
             dtype = tokens if name.endswith(TOKEN_VECTORS) else matrices
             stored |= _stored(name, tensor, dtype)
@@ -64,7 +64,7 @@ def pack(matrix: torch.Tensor, bits: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 def _rounded(blocks: torch.Tensor, bits: int) -> tuple[torch.Tensor, torch.Tensor]:
     """(rows, blocks, size) -> int8 (rows, blocks * size) and scales (rows, blocks)."""
-    end = 2 ** (bits - 1)
+    end = 2 ** (bits - 1)  # integers are -end to end - 1
     dtype = torch.float16 if bits == 4 else torch.float32  # of the stored scales
     # (rows, blocks, 1), with its sign
     largest = blocks.gather(2, blocks.abs().argmax(2, keepdim=True))
@@ -82,5 +82,6 @@ def _rounded(blocks: torch.Tensor, bits: int) -> tuple[torch.Tensor, torch.Tenso
 
 
 def _steps(blocks: torch.Tensor, scale: torch.Tensor, end: int) -> torch.Tensor:
+    # a block of zeros has the scale 0
     divisor = torch.where(scale == 0, 1.0, scale)
     return (blocks / divisor).round().clamp(-end, end - 1)

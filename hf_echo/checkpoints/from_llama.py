@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 from pathlib import Path
 from typing import Any, Literal
 
@@ -30,6 +31,7 @@ from ..utils.folders import write_folder
 from ..utils.hub import locate, read_pretrained
 from ..utils.lineage import write_lineage
 from ..vocabulary.normalization import put_in_front
+from ..vocabulary.trim import id_count
 from .pruning.shapes import FIELDS
 
 logger = logging.getLogger(__name__)
@@ -80,9 +82,8 @@ def convert_llama(
     # The tokenizer first: it says how many rows the embeddings get.
     place, options = locate(source)
     llama = _config(source, place, options)
-    backend, names = _backend(
-        read_pretrained(AutoTokenizer, source, place, config=llama, **options), llama
-    )
+    llama_tokenizer = read_pretrained(AutoTokenizer, source, place, config=llama, **options)
+    backend, names = _backend(llama_tokenizer, llama)
     tokenizer = EchoTokenizer.from_backend(backend, max_length=max_length, **names)
     put_in_front(tokenizer.backend_tokenizer)
     config = _echo_config(
@@ -91,10 +92,10 @@ def convert_llama(
 
     # The weights of both parts, with rows for the new tokens and projections that change nothing.
     state, loaded_dtype = _llama_weights(source, place, llama, options, dtype)
-    known = min(_size(backend), state["encoder.backbone.embed_tokens.weight"].shape[0])
+    old_size = min(id_count(backend), len(state["encoder.backbone.embed_tokens.weight"]))
     for name in ("encoder.backbone.embed_tokens.weight", "decoder.lm_head.weight"):
         if name in state:
-            state[name] = _with_new_rows(state.pop(name), known, config.vocab_size)
+            state[name] = _with_new_rows(state.pop(name), old_size, config.vocab_size)
     _add_decoder(state, config.decoder, cross_attention)
     state["encoder.projection.weight"] = torch.eye(
         embedding_size, llama.hidden_size, dtype=loaded_dtype
@@ -144,39 +145,34 @@ def _backend(
     backend = tokenizer.backend_tokenizer
     names = {}
     for role, fallback in (("bos", BOS), ("eos", EOS)):
+        token = getattr(tokenizer, f"{role}_token")
         token_id = getattr(config, f"{role}_token_id")
-        token_id = token_id[0] if isinstance(token_id, list) else token_id
-        token = getattr(tokenizer, f"{role}_token") or (
-            backend.id_to_token(token_id) if token_id is not None else None
-        )
+        if isinstance(token_id, list):  # Llama 3 has several ends
+            token_id = token_id[0]
+        if not token and token_id is not None:
+            token = backend.id_to_token(token_id)
         names[role] = token or fallback
     # A vocabulary of SentencePiece pieces can hold merges that end in "</s>", so that a text which spells it
     # would hold the token. These merges go.
     content = json.loads(backend.to_str())
-    special = {token["content"] for token in content["added_tokens"] if token["special"]} | set(
-        names.values()
-    )
+    special = {token["content"] for token in content["added_tokens"] if token["special"]}
+    special.update(names.values())
     merges = content["model"].get("merges")
     if merges:
         pairs = (merge.split(" ") if isinstance(merge, str) else merge for merge in merges)
         content["model"]["merges"] = [pair for pair in pairs if "".join(pair) not in special]
         backend = Tokenizer.from_str(json.dumps(content))
     backend.encode_special_tokens = True
-    spelt = [
-        t
-        for t in special
-        if backend.token_to_id(t) in backend.encode(t, add_special_tokens=False).ids
-    ]
+    spelt = []
+    for token in sorted(special):
+        ids = backend.encode(token, add_special_tokens=False).ids
+        if backend.token_to_id(token) in ids:
+            spelt.append(token)
     if spelt:
         logger.warning(
-            "this tokenizer reads %s in a text as the special token of that name",
-            ", ".join(sorted(spelt)),
+            "this tokenizer reads %s in a text as the special token of that name", ", ".join(spelt)
         )
     return backend, names
-
-
-def _size(backend: Tokenizer) -> int:
-    return max(backend.get_vocab(with_added_tokens=True).values()) + 1
 
 
 def _echo_config(
@@ -186,16 +182,13 @@ def _echo_config(
     embedding_size: int,
     pooling: str,
     bottleneck: bool,
-):
-    common = {name: getattr(llama, name) for name in SHAPE} | {
-        "vocab_size": -(-_size(tokenizer.backend_tokenizer) // 8)
-        * 8,  # tensor cores like multiples of 8
-        "embedding_size": embedding_size,
-        **{
-            f"{role}_token_id": getattr(tokenizer, f"{role}_token_id")
-            for role in ("cls", "sep", "bos", "eos", "pad")
-        },
-    }
+) -> EchoConfig:
+    common = {name: getattr(llama, name) for name in SHAPE}
+    # tensor cores like multiples of 8
+    common["vocab_size"] = 8 * math.ceil(id_count(tokenizer.backend_tokenizer) / 8)
+    common["embedding_size"] = embedding_size
+    for role in ("cls", "sep", "bos", "eos", "pad"):
+        common[f"{role}_token_id"] = getattr(tokenizer, f"{role}_token_id")
     decoder = EchoDecoderConfig(
         **common,
         bottleneck=bottleneck,
@@ -224,9 +217,9 @@ def _llama_weights(
         raise ValueError(
             f"{source} is no complete LlamaForCausalLM: {len(missing)} weights missing, as {missing[0]}"
         )
-    state = {
-        f"encoder.backbone.{name}": tensor for name, tensor in llama.model.state_dict().items()
-    }
+    state = {}
+    for name, tensor in llama.model.state_dict().items():
+        state[f"encoder.backbone.{name}"] = tensor
     if not config.tie_word_embeddings:
         state["decoder.lm_head.weight"] = llama.lm_head.weight.data
     return state, llama.dtype
@@ -241,20 +234,21 @@ def _unpacked() -> dict:
     return {"quantization_config": GgufConfig(dequantize=True)}
 
 
-def _with_new_rows(weight: torch.Tensor, known: int, size: int) -> torch.Tensor:
-    """(rows, hidden) -> (size, hidden): the first `known` rows, all others their mean.
+def _with_new_rows(weight: torch.Tensor, old_size: int, size: int) -> torch.Tensor:
+    """(rows, hidden) -> (size, hidden): the first `old_size` rows, all others their mean.
 
     The old probabilities hardly change then, whatever the scale of the logits (Hewitt 2021); by zeros they would.
     """
     grown = weight.new_empty(size, weight.shape[1])
-    grown[:known] = weight[:known]
-    grown[known:] = weight[:known].mean(0, dtype=torch.float32)
+    grown[:old_size] = weight[:old_size]
+    grown[old_size:] = weight[:old_size].mean(0, dtype=torch.float32)
     return grown
 
 
 def _add_decoder(
     state: dict[str, torch.Tensor], config: EchoDecoderConfig, cross_attention: str
 ) -> None:
+    """Copies of the encoder's weights for the decoder, and its cross-attention by the option of `convert_llama`."""
     for name, tensor in list(state.items()):
         inner = name.removeprefix("encoder.backbone.")
         if inner == name:

@@ -57,13 +57,10 @@ def open_checkpoint(model: str | Path) -> EchoEncoder | EchoForTranslation:
         merged = open_checkpoint(base_of(model))
         merge_into(merged, model)
         return merged.eval()
-    kind = (
-        EchoEncoder
-        if stored_config(model).decoder is None and not is_release(model)
-        else EchoForTranslation
-    )
+    has_decoder = stored_config(model).decoder is not None or is_release(model)
+    model_class = EchoForTranslation if has_decoder else EchoEncoder
     with opening(model) as place:
-        return kind.from_pretrained(place, dtype=torch.float32).eval()
+        return model_class.from_pretrained(place, dtype=torch.float32).eval()
 
 
 def open_text_or_speech(model: str | Path) -> EchoEncoder | EchoForTranslation | EchoSpeechEncoder:

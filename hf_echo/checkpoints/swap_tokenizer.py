@@ -167,13 +167,11 @@ def _move_positions(model: nn.Module, pad: int) -> None:
     for module in model.modules():
         positions = getattr(module, "position_embeddings", None)
         old_pad = getattr(module, "padding_idx", None)
-        if (
-            not isinstance(positions, nn.Embedding)
-            or positions.padding_idx is None
-            or old_pad in (None, pad)
-        ):
+        if not isinstance(positions, nn.Embedding) or positions.padding_idx is None:
+            continue  # another kind of model
+        if old_pad in (None, pad):
             continue
-        # Models of the kind of RoBERTa count positions from the id of the padding.
+        # The vectors behind the old id stand behind the new one.
         used = positions.weight.detach()[old_pad + 1 :]
         unused = used.new_zeros(pad + 1, used.shape[1])
         weight = torch.cat([unused, used])

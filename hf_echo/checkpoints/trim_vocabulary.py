@@ -52,6 +52,7 @@ def trim_checkpoint(
         FileNotFoundError: no checkpoint or no texts.
         ValueError: `keep` is too small, the tokenizer is of another kind, or the checkpoint is damaged.
     """
+    # The languages of a release's decoder stand in its own configuration.
     with opening(model) as place:
         tokenizer = AutoTokenizer.from_pretrained(place)
         config = EchoConfig.from_pretrained(place)
@@ -147,6 +148,7 @@ def sample_texts(
             if len(sample) < size:
                 sample.append(text)
                 continue
+            # Text number n takes a random place of n, and stays where that is in the sample.
             place = random.randrange(seen[lang])
             if place < size:
                 sample[place] = text

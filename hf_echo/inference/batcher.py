@@ -86,14 +86,12 @@ class PromptedModel:
         """Tokens of each text behind the prompt, before truncation."""
         texts = [prompt + text for text in texts]
         if self.is_echo:
-            return [
-                len(ids) for _, ids in pieces_of(self.tokenizer, texts, None, sys.maxsize, "warn")
-            ]
+            pieces = pieces_of(self.tokenizer, texts, None, sys.maxsize, "warn")
+            return [len(ids) for _, ids in pieces]
         if hasattr(self.tokenizer, "encode_batch"):  # that of a static model
             return [len(encoding.ids) for encoding in self.tokenizer.encode_batch(texts)]
-        return [
-            len(ids) for ids in self.tokenizer(texts, truncation=False, verbose=False)["input_ids"]
-        ]
+        encoded = self.tokenizer(texts, truncation=False, verbose=False)
+        return [len(ids) for ids in encoded["input_ids"]]
 
     def embed(self, texts: list[str], prompts: list[str], *, split: bool = False) -> np.ndarray:
         """(texts, size) float32; texts over the limit are truncated, or with `split` the means of their pieces."""
@@ -195,6 +193,7 @@ class Batcher:
         self.max_waiting = max_waiting
         self.jobs: deque[Job] = deque()
         self.changed = Condition()
+        # A daemon: the process need not wait for a queue that nobody reads.
         self.thread = Thread(target=self._work, daemon=True)
         self.thread.start()
 
@@ -283,9 +282,14 @@ class Batcher:
         """(rows of the batch, size); texts to be split are embedded apart from those that are truncated."""
         vectors = np.zeros((len(batch), self.model.size), np.float32)
         for split in (False, True):
-            rows = [i for i, (job, _) in enumerate(batch) if (job.on_long == "split") is split]
-            if rows:
-                texts = [batch[i][0].texts[batch[i][1]] for i in rows]
-                prompts = [batch[i][0].prompt for i in rows]
-                vectors[rows] = self.model.embed(texts, prompts, split=split)
+            places = []
+            texts = []
+            prompts = []
+            for place, (job, row) in enumerate(batch):
+                if (job.on_long == "split") is split:
+                    places.append(place)
+                    texts.append(job.texts[row])
+                    prompts.append(job.prompt)
+            if places:
+                vectors[places] = self.model.embed(texts, prompts, split=split)
         return vectors

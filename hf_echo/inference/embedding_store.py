@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from itertools import groupby
+from itertools import compress, groupby
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -48,9 +48,8 @@ class EmbeddingStore:
     """
 
     def __init__(self, name: str, cache_dir: str | Path):
-        self.folder = (
-            Path(cache_dir) / f"embeddings-{hashlib.sha256(name.encode()).hexdigest()[:16]}"
-        )
+        digest = hashlib.sha256(name.encode()).hexdigest()
+        self.folder = Path(cache_dir) / f"embeddings-{digest[:16]}"
         json_once(self.folder / "encoder.json", lambda: {"encoder": name})
         self.parts: list[np.ndarray] = []
         # sorted keys, rows of the parts
@@ -67,6 +66,7 @@ class EmbeddingStore:
         self, texts: Iterable[tuple[str, str]], encode: Encode, *, chunk: int, label: str | None
     ) -> bool:
         """Encode (lang, text) pairs and write them, language by language; False where embeddings are sparse."""
+        # In the order of languages, since an encoder reads one language a call.
         order = sorted(texts)
         files = []
         bar = tqdm(
@@ -103,9 +103,8 @@ class EmbeddingStore:
             end = start + len(keys[-1])
             places.append(np.arange(start, end))
             start = end
-            self.parts.append(
-                np.load(file.with_name(file.name.replace(".keys.npy", ".npy")), mmap_mode="r")
-            )
+            vectors = file.with_name(file.name.replace(".keys.npy", ".npy"))
+            self.parts.append(np.load(vectors, mmap_mode="r"))
         # two processes may write the same text
         self.keys, first = np.unique(np.concatenate(keys), return_index=True)
         self.places = np.concatenate(places)[first]
@@ -123,6 +122,7 @@ class EmbeddingStore:
             half = vectors.astype(np.float16)
         # float16 ends at 65,504
         write_array(f"{stem}.npy", half if np.isfinite(half).all() else vectors)
+        # Last: a chunk counts when its keys are there.
         write_array(f"{stem}.keys.npy", keys)
         return Path(f"{stem}.keys.npy")
 
@@ -172,16 +172,16 @@ class LiveRows:
     def __getitem__(self, rows: Sequence[int] | np.ndarray) -> np.ndarray:
         part = self.dataset[list(map(int, rows))]
         texts = list(zip(part[f"{self.side}_lang"], part[self.side], strict=True))
-        known = (
-            i
-            for i, (lang, _) in enumerate(texts)
-            if self.languages is None or lang in self.languages
-        )
-        order = sorted(known, key=texts.__getitem__)
-        # Where the encoder knows no language of these rows, another text says the size of its embeddings.
-        vectors = _embed(
-            self.encode, [texts[i] for i in order] or [(min(self.languages or ()), ".")]
-        )
+        # The texts in languages of the encoder, in the order of languages.
+        order = []
+        for row in sorted(range(len(texts)), key=texts.__getitem__):
+            lang, _ = texts[row]
+            if self.languages is None or lang in self.languages:
+                order.append(row)
+        encoded_texts = [texts[row] for row in order]
+        if not encoded_texts:  # another text says the size of embeddings
+            encoded_texts = [(min(self.languages or ()), ".")]
+        vectors = _embed(self.encode, encoded_texts)
         out = np.zeros((len(texts), vectors.shape[1]), np.float32)
         out[order] = vectors[: len(order)]
         return out
@@ -208,14 +208,16 @@ def frozen_embeddings(
     store = EmbeddingStore(name, cache_dir)
     keys = {side: _keys(dataset, side, languages) for side in sides}
     new = store.missing(np.concatenate(list(keys.values())))
-    texts = set()
-    for side, of_side in keys.items() if len(new) else ():
-        here = np.isin(of_side, new)
-        texts.update(text for text, want in zip(_texts(dataset, side), here, strict=True) if want)
+    texts: set[tuple[str, str]] = set()
+    if len(new):
+        for side, side_keys in keys.items():
+            texts.update(compress(_texts(dataset, side), np.isin(side_keys, new)))
     store.add(texts, encode, chunk=CHUNK, label="Frozen embeddings")
-    return tuple(
-        StoredRows(store.take, store.rows_of(keys[side]), normalize=normalize) for side in sides
-    )
+    embeddings = []
+    for side_keys in keys.values():
+        rows = store.rows_of(side_keys)
+        embeddings.append(StoredRows(store.take, rows, normalize=normalize))
+    return tuple(embeddings)
 
 
 def stored_encoder(

@@ -112,6 +112,17 @@ def opening(name_or_path: str | Path) -> Iterator[str]:
             warn_unpinned(name)
 
 
+@contextmanager
+def evaluating(model: Any) -> Iterator[None]:
+    """The model in evaluation mode, and afterwards as before."""
+    before = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(before)
+
+
 def _named(error: Exception, name: str) -> Exception | None:
     """The error as one line that names the model; None where it is one already."""
     folder = Path(name)
@@ -238,19 +249,21 @@ def encode(  # noqa: PLR0913 (the options of `hf-echo encode`)
     pieces = list(pieces_of(tokenizer, texts, lang, limit, on_long))
     sums = np.zeros((len(texts), size), np.float32)
     weight = np.zeros(len(texts), np.float32)
-    own_bar = tqdm(total=len(texts), desc="Encoding", unit="text", disable=progress is not True)
-    bar = own_bar if isinstance(progress, bool) else progress
-    batches = list(length_batches([len(ids) for _, ids in pieces], max_tokens))
-    ids_of = [[pieces[i][1] for i in batch] for batch in batches]
-    for batch, rows, vectors in zip(
-        batches, ids_of, _embedded(model, tokenizer, ids_of), strict=True
-    ):
-        lengths = np.array([len(ids) for ids in rows], np.float32)
-        owners = np.array([pieces[i][0] for i in batch])
-        np.add.at(sums, owners, vectors * lengths[:, None])
-        np.add.at(weight, owners, lengths)
+    new_bar = tqdm(total=len(texts), desc="Encoding", unit="text", disable=progress is not True)
+    bar = new_bar if isinstance(progress, bool) else progress
+    text_of_piece = np.array([row for row, _ in pieces])
+    lengths = np.array([len(ids) for _, ids in pieces])
+    batches = list(length_batches(lengths.tolist(), max_tokens))
+    ids_of_batches = []
+    for batch in batches:
+        ids_of_batches.append([pieces[piece][1] for piece in batch])
+    embedded = _embedded(model, tokenizer, ids_of_batches)
+    for batch, vectors in zip(batches, embedded, strict=True):
+        tokens = lengths[batch].astype(np.float32)
+        np.add.at(sums, text_of_piece[batch], vectors * tokens[:, None])
+        np.add.at(weight, text_of_piece[batch], tokens)
         bar.update(len(batch))
-    own_bar.close()
+    new_bar.close()
 
     # As the SentenceTransformer that it was converted from: of length 1, cut to its size.
     embeddings = sums / weight[:, None]
@@ -283,8 +296,7 @@ def behind_prompts(
     langs = lang if isinstance(lang, list) else [lang] * len(texts)
     prompted = []
     for text, code in zip(texts, langs, strict=True):
-        own_prompt = prompts.get(code, default) if prompt is None else prompt
-        prompted.append(own_prompt + text)
+        prompted.append((prompts.get(code, default) if prompt is None else prompt) + text)
     return prompted
 
 
@@ -299,18 +311,20 @@ def _embedded(
     """
     encoder = model.encoder if type(model) is EchoForTranslation else model
     tokens = sum(len(ids) for rows in batches for ids in rows)
-    if not (type(encoder) is EchoEncoder and can_pack(encoder)) or tokens < MIN_TOKENS:
-        yield from (_embed_padded(model, tokenizer, rows) for rows in batches)
-    else:
-        per_thread = local()
-        first = packed_encoder(encoder)
+    if type(encoder) is not EchoEncoder or tokens < MIN_TOKENS or not can_pack(encoder):
+        for rows in batches:
+            yield _embed_padded(model, tokenizer, rows)
+        return
+    # One packed encoder a thread, since it has buffers; all share the joined weights of the first.
+    per_thread = local()
+    first = packed_encoder(encoder)
 
-        def embed(rows: list[list[int]]) -> np.ndarray:
-            if not hasattr(per_thread, "packed"):
-                per_thread.packed = packed_encoder(encoder, like=first)
-            return per_thread.packed.embed(rows).float().numpy()
+    def embed(rows: list[list[int]]) -> np.ndarray:
+        if not hasattr(per_thread, "packed"):
+            per_thread.packed = packed_encoder(encoder, like=first)
+        return per_thread.packed.embed(rows).float().numpy()
 
-        yield from one_per_core(embed, batches)
+    yield from one_per_core(embed, batches)
 
 
 def _embed_padded(

@@ -110,6 +110,7 @@ def encode_speech(
     rate = extractor.sampling_rate
     size = model.config.embedding_size
     budget = round((max_seconds or MAX_SECONDS.get(model.device.type, 600.0)) * rate)
+    # All lengths first: a recording that is not there is refused before anything is encoded.
     lengths = [audio_length(item, rate, name=f"audio {row}") for row, item in enumerate(audio, 1)]
     sums = np.zeros((len(audio), size), np.float32)
     weight = np.zeros(len(audio), np.float32)
@@ -157,6 +158,7 @@ def encode_speech(
 
 def seconds_batches(lengths: Sequence[int], budget: int) -> list[list[int]]:
     """Numbers of rows of similar length, longest first; rows times the longest stay within the budget, or one row."""
+    # A batch costs its rows times its longest row, which is its first.
     batches: list[list[int]] = []
     for row in sorted(range(len(lengths)), key=lambda row: -lengths[row]):
         if not batches or lengths[batches[-1][0]] * (len(batches[-1]) + 1) > budget:

@@ -51,12 +51,11 @@ def modular_encoder(model: Any, *, batch_size: int = 32) -> Encode:
         texts = texts_of(texts)
         lang = langs_of(lang, len(texts))
         langs = lang if isinstance(lang, list) else [lang] * len(texts)
-        given = [
-            {"text": text, "lang": code} if code else text
-            for text, code in zip(texts, langs, strict=True)
-        ]
+        inputs: list[Any] = []
+        for text, code in zip(texts, langs, strict=True):
+            inputs.append({"text": text, "lang": code} if code else text)
         return model.encode(
-            given, batch_size=batch_size, convert_to_numpy=True, show_progress_bar=False
+            inputs, batch_size=batch_size, convert_to_numpy=True, show_progress_bar=False
         )
 
     return encode

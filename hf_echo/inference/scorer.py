@@ -128,12 +128,13 @@ def embed_columns(
             texts = by_lang.setdefault(lang, {})
             texts.setdefault(text, len(texts))
     first = {}
-    parts = []
+    parts: list[np.ndarray] = []
     for lang, texts in by_lang.items():
         first[lang] = sum(map(len, parts))
         parts.append(np.asarray(encode(list(texts), lang), np.float32))
     vectors = unit_length(np.concatenate(parts))
-    return [
-        vectors[[first[lang] + by_lang[lang][text] for text, lang in zip(column, langs)]]
-        for column, langs in columns
-    ]
+    vectors_of_columns = []
+    for column, langs in columns:
+        rows = [first[lang] + by_lang[lang][text] for text, lang in zip(column, langs)]
+        vectors_of_columns.append(vectors[rows])
+    return vectors_of_columns

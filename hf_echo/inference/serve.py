@@ -132,12 +132,15 @@ class Guard:
     """ASGI middleware: asks for the bearer token, and refuses a body of more than `max_body` bytes."""
 
     def __init__(self, app: Any, token: str | None, max_body: int):
-        self.app, self.token, self.max_body = app, token, max_body
+        self.app = app
+        self.token = token
+        self.max_body = max_body
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if self.token and scope["type"] == "http" and scope["path"] != "/health":
-            given = Request(scope).headers.get("authorization", "")
-            if not secrets.compare_digest(given.encode(), f"Bearer {self.token}".encode()):
+            header = Request(scope).headers.get("authorization", "")
+            # It takes as long for any token, so that the time tells a stranger nothing.
+            if not secrets.compare_digest(header.encode(), f"Bearer {self.token}".encode()):
                 refusal = failure(
                     scope["path"],
                     401,
@@ -170,22 +173,21 @@ class Metrics:
 
     def __init__(self, batchers: Sequence[Batcher]):
         self.registry = CollectorRegistry()
-        name = "hf_echo_"
         self.requests = Counter(
-            f"{name}requests", "Requests", ["route", "status"], registry=self.registry
+            "hf_echo_requests", "Requests", ["route", "status"], registry=self.registry
         )
         self.seconds = Histogram(
-            f"{name}request_seconds", "Seconds of a request", ["route"], registry=self.registry
+            "hf_echo_request_seconds", "Seconds of a request", ["route"], registry=self.registry
         )
         self.texts = Counter(
-            f"{name}texts", "Texts that were embedded", ["model"], registry=self.registry
+            "hf_echo_texts", "Texts that were embedded", ["model"], registry=self.registry
         )
         self.tokens = Counter(
-            f"{name}tokens", "Tokens that were read", ["model"], registry=self.registry
+            "hf_echo_tokens", "Tokens that were read", ["model"], registry=self.registry
         )
         # It is asked for its value when somebody reads the metrics.
         waiting = Gauge(
-            f"{name}waiting_texts", "Texts that wait", ["model"], registry=self.registry
+            "hf_echo_waiting_texts", "Texts that wait", ["model"], registry=self.registry
         )
         for batcher in batchers:
             waiting.labels(batcher.model.name).set_function(batcher.waiting)
@@ -254,18 +256,16 @@ def answer_errors(app: FastAPI) -> None:
             reason = first.get("ctx", {}).get("error", "")
             message = f"the body is no JSON object{f' ({reason})' if reason else ''}"
         else:
-            wanted = (
-                WANTED.get(first["type"])
-                or f"it must be {first.get('ctx', {}).get('expected', 'another value')}"
-            )
-            message = f"{field or 'the body'} is {_in_json(first.get('input'))}: {wanted}"
+            expected = first.get("ctx", {}).get("expected", "another value")
+            fix = WANTED.get(first["type"], f"it must be {expected}")
+            message = f"{field or 'the body'} is {_in_json(first.get('input'))}: {fix}"
         return failure(request.url.path, 400, message, field=field)
 
     @app.exception_handler(StarletteHTTPException)
     async def refused(request: Request, error: StarletteHTTPException) -> Response:
-        details: Any = (
-            error.detail if isinstance(error.detail, dict) else {"message": str(error.detail)}
-        )
+        details: Any = error.detail  # of `wrong`, which names the field; a text of others
+        if not isinstance(details, dict):
+            details = {"message": str(details)}
         return failure(request.url.path, error.status_code, headers=error.headers, **details)
 
     @app.exception_handler(Exception)
@@ -339,8 +339,8 @@ class Service:
             raise wrong("dimensions", message)
         name = asked.prompt_name or model.default
         if name and name not in model.prompts:
-            known = ", ".join([*model.prompts][:5]) or "the model has none"
-            message = f"prompt_name is {_in_json(name)}; it must be one of its prompts: {known}"
+            names = ", ".join([*model.prompts][:5]) or "the model has none"
+            message = f"prompt_name is {_in_json(name)}; it must be one of its prompts: {names}"
             raise wrong("prompt_name", message)
         prompt = model.prompts[name] if name else ""
         return Job(texts, prompt, on_long_of(asked, "truncate" if self.truncate else "error"))
@@ -539,6 +539,7 @@ def serve(  # noqa: PLR0913 (the options of `hf-echo serve`)
         max_body=max_body,
         origins=cors_origin,
     )
+    # Addresses of IPv6 hold colons, and stand in brackets.
     at = f"http://{f'[{host}]' if ':' in host else host}:{sock.getsockname()[1]}"
     for model in opened:
         print(f"{model.name}: {model.size} dimensions, at {at}", file=sys.stderr, flush=True)

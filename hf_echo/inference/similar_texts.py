@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -26,13 +27,12 @@ def text_clusters(
     """
     from sklearn.cluster import MiniBatchKMeans
 
-    blocks = (list(texts[i : i + BLOCK]) for i in range(0, len(texts), BLOCK))
-    ids = [
-        torch.tensor(row, dtype=torch.long)
-        for block in blocks
-        for row in tokenizer(block, add_special_tokens=False)["input_ids"]
-    ]
-    tokens = torch.cat(ids)
+    # The tokens of all texts in one row, and where each text begins.
+    ids: list[list[int]] = []
+    for start in range(0, len(texts), BLOCK):
+        block = list(texts[start : start + BLOCK])
+        ids += tokenizer(block, add_special_tokens=False)["input_ids"]
+    tokens = torch.tensor(list(chain.from_iterable(ids)), dtype=torch.long)
     starts = torch.tensor([0, *map(len, ids[:-1])]).cumsum(0)
     share = torch.bincount(tokens, minlength=len(token_vectors)) / len(tokens)
     weights = RARE / (RARE + share[tokens])
@@ -43,6 +43,5 @@ def text_clusters(
     means = MiniBatchKMeans(number, batch_size=8192, n_init=1, max_iter=30, random_state=0)
     # The length of a sum does not matter: its direction is that of the mean.
     directions = torch.nn.functional.normalize(sums, dim=1)
-    return means.fit_predict(
-        torch.nn.functional.normalize(directions - directions.mean(0), dim=1).numpy()
-    )
+    centred = torch.nn.functional.normalize(directions - directions.mean(0), dim=1)
+    return means.fit_predict(centred.numpy())

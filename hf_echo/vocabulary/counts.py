@@ -153,6 +153,7 @@ class WordCounts:
                 raise ValueError(
                     f"the language {lang} has weight {weight}; it must be a number >= 0"
                 )
+        # UniMax would give a part of the sample to a language that has the weight 0.
         sizes = {lang: size for lang, size in sizes.items() if weights.get(lang, 1) > 0}
         shares = unimax(sizes, max_upsampling=max_upsampling, top_n=top_n)
         weighted = {lang: share * weights.get(lang, 1) for lang, share in shares.items()}
@@ -347,6 +348,7 @@ def _count(
 
 
 def _batches(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    # Files come in small tables; DuckDB is fast on large ones.
     waiting: list[pa.Table] = []
     for table in tables:
         waiting.append(table)
@@ -399,6 +401,7 @@ def _write(
         'SELECT lang, kind, sum("count" * length(word)), sum("count"), count(*) '
         "FROM total GROUP BY ALL ORDER BY ALL"
     )
+    # The totals stand in the metadata, so that shares are computed without reading the words.
     entries = []
     for lang, kind, characters, words, distinct in db.execute(query).fetchall():
         entry = Entry(lang, kind, int(characters), sentences[lang, kind], int(words), distinct)

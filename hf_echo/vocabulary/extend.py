@@ -19,6 +19,7 @@ from transformers.convert_slow_tokenizer import bytes_to_unicode
 from .loading import load_tokenizer, with_backend
 from .merges import Vocabulary, learn_merges
 from .pretokenizer import with_pattern
+from .trim import id_count
 
 AnyTokenizer = TypeVar("AnyTokenizer", Tokenizer, PreTrainedTokenizerFast)
 NEVER_IN_UTF8 = {0xC0, 0xC1, *range(0xF5, 0x100)}
@@ -58,7 +59,7 @@ def extend_tokenizer(
     if isinstance(tokenizer, (str, Path)):
         tokenizer = load_tokenizer(tokenizer)
     backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
-    size = _size(backend)
+    size = id_count(backend)
     if n_merges is None:
         n_merges = vocab_size - size
         if n_merges <= 0:
@@ -113,18 +114,18 @@ def grow(
     added = {token["content"]: token["id"] for token in content["added_tokens"]}
     ids.update(added)
     # bytes that the vocabulary lacks come before merges
-    size = _size(backend)
+    size = id_count(backend)
     missing_bytes = [character for character in utf8_alphabet() if character not in ids][:n]
     for character in missing_bytes:
         ids[character] = size
         size += 1
 
+    merges = []
+    for merge in model["merges"]:
+        merges.append(tuple(merge.split(" ") if isinstance(merge, str) else merge))
     vocabulary = Vocabulary(
         ids,
-        merges=[
-            tuple(merge.split(" ") if isinstance(merge, str) else merge)
-            for merge in model["merges"]
-        ],
+        merges=merges,
         forbidden=added.keys(),
         ignore_merges=bool(model.get("ignore_merges")),
     )
@@ -150,20 +151,17 @@ def _cut(
     counts: Mapping[str, int], pre_tokenizer: dict[str, Any], progress: bool
 ) -> dict[str, int]:
     """Words divided and spelled as in the tokenizer (byte characters), without added leading spaces."""
-    content = json.loads(
-        json.dumps(pre_tokenizer).replace('"add_prefix_space": true', '"add_prefix_space": false')
-    )
-    bare = json.loads(Tokenizer(models.BPE()).to_str()) | {"pre_tokenizer": content}
+    # A tokenizer of no model, with this pre-tokenizer.
+    spelt = json.dumps(pre_tokenizer)
+    spelt = spelt.replace('"add_prefix_space": true', '"add_prefix_space": false')
+    bare = json.loads(Tokenizer(models.BPE()).to_str())
+    bare["pre_tokenizer"] = json.loads(spelt)
     split = Tokenizer.from_str(json.dumps(bare)).pre_tokenizer.pre_tokenize_str
     words: dict[str, int] = {}
     for word, count in tqdm(counts.items(), desc="words", disable=not progress, mininterval=0.5):
         for piece, _ in split(word):
             words[piece] = words.get(piece, 0) + count
     return words
-
-
-def _size(backend: Tokenizer) -> int:
-    return max(backend.get_vocab(with_added_tokens=True).values(), default=-1) + 1
 
 
 def _like(backend: Tokenizer, content: dict[str, Any]) -> Tokenizer:

@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from tqdm.auto import tqdm
 
-from .trim import bare
+from .trim import bare, id_count
 
 if TYPE_CHECKING:
     from scipy import sparse
@@ -177,7 +177,7 @@ def auxiliary_vectors(
             return train_auxiliary(lines, tokenizer, seed=seed)
     if not isinstance(source, (np.ndarray, torch.Tensor)):
         return train_auxiliary(source, tokenizer, seed=seed)
-    size = max(tokenizer.get_vocab().values()) + 1
+    size = id_count(tokenizer)
     vectors = torch.as_tensor(source).float()
     if vectors.ndim != 2 or len(vectors) != size:
         raise ValueError(
@@ -243,7 +243,7 @@ def near_pairs(
     """How often two tokens stand at most `window` apart, in both orders (size, size); and each token (size,)."""
     from scipy.sparse import coo_matrix, csr_matrix
 
-    size = max(tokenizer.get_vocab().values()) + 1
+    size = id_count(tokenizer)
     frequency = np.zeros(size, np.int64)
     following = csr_matrix((size, size))  # how often the column stands behind the row
     remaining = iter(texts)
@@ -261,10 +261,8 @@ def near_pairs(
                 in_same_text = text_numbers[distance:] == text_numbers[:-distance]
                 left = ids[:-distance][in_same_text]
                 right = ids[distance:][in_same_text]
-                following = (
-                    following
-                    + coo_matrix((np.ones(len(left)), (left, right)), (size, size)).tocsr()
-                )
+                ones = np.ones(len(left))
+                following = following + coo_matrix((ones, (left, right)), (size, size)).tocsr()
             bar.update(len(block))
     if not frequency.any():
         raise ValueError("auxiliary: no texts to train vectors from")

@@ -20,17 +20,10 @@ from transformers import PreTrainedTokenizerFast
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from .initialise import TokenMatch, auxiliary_vectors, initialise
+from .trim import id_count
 
 # where one token has two roles, the first decides
-ROLES = (
-    "cls",
-    "sep",
-    "bos",
-    "eos",
-    "pad",
-    "mask",
-    "unk",
-)
+ROLES = ("cls", "sep", "bos", "eos", "pad", "mask", "unk")
 _CHARACTERS = bytes_to_unicode()
 _BYTES = {character: byte for byte, character in _CHARACTERS.items()}
 
@@ -47,13 +40,13 @@ class Vocabulary:
     model: Any
 
     @classmethod
-    def of(cls, tokenizer: PreTrainedTokenizerFast, which: str = "given") -> Vocabulary:
-        """Raises ValueError for a tokenizer whose tokens do not say where words begin."""
+    def of(cls, tokenizer: PreTrainedTokenizerFast, name: str = "given") -> Vocabulary:
+        """Raises ValueError for a tokenizer, called by its name, whose tokens do not say where words begin."""
         backend = tokenizer.backend_tokenizer
         kind = _kind(backend)
         if kind is None:
             raise ValueError(
-                f"the {which} tokenizer is {type(backend.model).__name__} without marks of words; byte-level BPE, "
+                f"the {name} tokenizer is {type(backend.model).__name__} without marks of words; byte-level BPE, "
                 "SentencePiece and WordPiece can be compared"
             )
         roles = {}
@@ -75,8 +68,7 @@ class Vocabulary:
                 special[added.content] = token_id
             else:
                 ordinary.setdefault(added.content.encode(), token_id)
-        size = max(backend.get_vocab().values()) + 1
-        return cls(kind, ordinary, special, roles, size, backend.model)
+        return cls(kind, ordinary, special, roles, id_count(backend), backend.model)
 
     def spell(self, token: bytes) -> list[int]:
         """Ids of the tokens that spell `token`; none, if they cannot."""

@@ -101,7 +101,8 @@ def _steps(content: dict | None) -> list[dict]:
 
 
 def _main_split(steps: list[dict]) -> int | None:
-    splits = [
-        i for i, step in enumerate(steps) if step["type"] == "Split" and "Regex" in step["pattern"]
-    ]
-    return splits[-1] if splits else None
+    last_split = None
+    for place, step in enumerate(steps):
+        if step["type"] == "Split" and "Regex" in step["pattern"]:
+            last_split = place
+    return last_split

@@ -131,6 +131,7 @@ def vocabulary_report(
         FileNotFoundError: the file does not exist.
         ValueError: no texts and languages, a bad row, no row.
     """
+    # All tokenizers read a block before the next one comes: the texts need not fit into memory.
     probes = [_Probe(name, tokenizer) for name, tokenizer in tokenizers.items()]
     for lang, texts in texts_by_language(data, split, on_bad_row, progress):
         normal_texts = [unicodedata.normalize("NFC", text.strip()) for text in texts]
@@ -157,9 +158,8 @@ def texts_by_language(
         for source in sources:
             for table in source.tables(bad_rows):
                 texts_of: dict[str, list[str]] = {}
-                for lang, text in zip(
-                    table["lang"].to_pylist(), table["text"].to_pylist(), strict=True
-                ):
+                langs = table["lang"].to_pylist()
+                for lang, text in zip(langs, table["text"].to_pylist(), strict=True):
                     texts_of.setdefault(lang, []).append(text)
                 for lang, texts in texts_of.items():
                     for start in range(0, len(texts), CHUNK):
@@ -198,10 +198,8 @@ class _Probe:
 
     def add(self, lang: str, texts: list[str]) -> None:
         """Count texts (NFC, stripped) of a language."""
-        ids = [
-            encoding.ids
-            for encoding in self.backend.encode_batch_fast(texts, add_special_tokens=False)
-        ]
+        encodings = self.backend.encode_batch_fast(texts, add_special_tokens=False)
+        ids = [encoding.ids for encoding in encodings]
         # A text that does not come back lacks something in the vocabulary.
         decoded_texts = self.backend.decode_batch(ids, skip_special_tokens=False)
         if lang not in self.counts:
@@ -230,6 +228,7 @@ class _Probe:
         return rows
 
     def _row(self, level: str, name: str, script: str, languages: list[str]) -> Fertility:
+        # Means over languages, so that one with many texts counts as much as one with few.
         sentence_lengths = []
         word_lengths = []
         is_used = np.zeros(len(self.ordinary), bool)

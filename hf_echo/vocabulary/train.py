@@ -89,6 +89,7 @@ def _train(
     min_count: int,
     progress: bool,
 ) -> EchoTokenizer:
+    # Special tokens, reserved ones and bytes are there before any merge.
     backend = _start(n_reserved, pattern)
     start_size = backend.get_vocab_size()
     if vocab_size <= start_size:
@@ -107,6 +108,7 @@ def _train(
 def _start(n_reserved: int, pattern: str) -> Tokenizer:
     """The tokenizer without merges."""
     special = [*SPECIAL, *(f"<reserved_{i}>" for i in range(n_reserved))]
+    # Sorted bytes have the same ids on every machine.
     tokens = [*special, *sorted(bytes_to_unicode().values())]
     backend = Tokenizer(models.BPE(vocab={token: i for i, token in enumerate(tokens)}, merges=[]))
     backend.add_special_tokens([AddedToken(token, special=True) for token in special])

@@ -15,10 +15,13 @@ import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from tokenizers import Tokenizer
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
 
 BYTE = re.compile(r"<0x[0-9A-F]{2}>")
 KINDS = ("Unigram", "BPE", "WordPiece")
@@ -28,7 +31,7 @@ Blocks = Iterable[tuple[str, Sequence[str]]]
 def token_scores(tokenizer: Tokenizer, blocks: Blocks) -> np.ndarray:
     """(largest id + 1,) float64, the score of each token on (language, texts); texts count without special tokens."""
     backend = bare(tokenizer)
-    size = max(tokenizer.get_vocab().values()) + 1
+    size = id_count(tokenizer)
     counts: dict[str, np.ndarray] = {}
     for lang, texts in blocks:
         if lang not in counts:
@@ -98,18 +101,16 @@ def trimmed(tokenizer: Tokenizer, kept: Sequence[int]) -> Tokenizer:
         if model["unk_id"] is not None:
             model["unk_id"] = new_ids[model["unk_id"]]
     else:
-        model["vocab"] = {
-            piece: new_ids[old_id] for piece, old_id in model["vocab"].items() if old_id in new_ids
-        }
+        old_vocab = model["vocab"]
+        model["vocab"] = {}
+        for piece, old_id in old_vocab.items():
+            if old_id in new_ids:
+                model["vocab"][piece] = new_ids[old_id]
     if model["type"] == "BPE":
         # merges whose parts or result are gone never apply
         merges = []
         for left, right in map(_pair, model["merges"]):
-            if (
-                left in model["vocab"]
-                and right in model["vocab"]
-                and left + right in model["vocab"]
-            ):
+            if model["vocab"].keys() >= {left, right, left + right}:
                 merges.append((left, right))
         model["merges"] = merges
     # every other place that names an id
@@ -126,6 +127,11 @@ def tokens_per_text(tokenizer: Tokenizer, texts: Sequence[str]) -> float:
     """Mean number of tokens, without special ones."""
     encodings = bare(tokenizer).encode_batch_fast(list(texts), add_special_tokens=False)
     return sum(len(encoding.ids) for encoding in encodings) / len(encodings)
+
+
+def id_count(tokenizer: Tokenizer | PreTrainedTokenizerFast) -> int:
+    """The largest id and 1: the rows that embeddings need, since a vocabulary may leave ids out."""
+    return max(tokenizer.get_vocab().values(), default=-1) + 1
 
 
 def bare(tokenizer: Tokenizer) -> Tokenizer:
@@ -192,6 +198,7 @@ def _closure(model: dict[str, Any], ids: dict[str, int]) -> Callable[[int], set[
         ranks.setdefault(_pair(merge), rank)
 
     def with_parts(token_id: int) -> set[int]:
+        # As BPE reads a word: from its characters, the pair of the first merge becomes one, again and again.
         parts = list(pieces.get(token_id, ""))
         passed = {token_id}
         while True:

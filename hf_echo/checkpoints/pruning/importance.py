@@ -75,9 +75,8 @@ def _read(module: nn.Module) -> Tensor:
     """(in,) squared norms of the columns; 1 for no projection."""
     if isinstance(module, nn.Identity):
         return torch.ones((), dtype=torch.float64)
-    return (
-        torch.linalg.vector_norm(module.weight.detach(), dim=0, dtype=torch.float64).square().cpu()
-    )
+    norms = torch.linalg.vector_norm(module.weight.detach(), dim=0, dtype=torch.float64)
+    return norms.square().cpu()
 
 
 def _written(linear: nn.Module, norm: nn.Module | None = None) -> Tensor:

@@ -59,12 +59,10 @@ class Layout:
 
 def layer_list(encoder: EchoEncoder) -> nn.ModuleList | None:
     """The layers of an encoder; None where they do not stand in one list."""
-    count = encoder.config.num_hidden_layers
-    lists = [
-        module
-        for module in encoder.modules()
-        if isinstance(module, nn.ModuleList) and len(module) == count
-    ]
+    lists = []
+    for module in encoder.modules():
+        if isinstance(module, nn.ModuleList) and len(module) == encoder.config.num_hidden_layers:
+            lists.append(module)
     return lists[0] if len(lists) == 1 else None
 
 
@@ -75,11 +73,13 @@ def layout_of(encoder: EchoEncoder) -> Layout | None:
         return None
     backbone: Any = encoder.backbone  # its modules depend on the model's kind
     parts = {name for name, _ in layers[0].named_children()}
+    # Llama's shape, if its feed-forward block has a gate.
     if parts == {"self_attn", "mlp", "input_layernorm", "post_attention_layernorm"}:
         if not hasattr(layers[0].mlp, "gate_proj"):
             return None
         llama_layers = [_llama_layer(layer) for layer in layers]
         return Layout([backbone.embed_tokens], llama_layers, (backbone.norm, encoder.projection))
+    # BERT's shape.
     if parts == {"attention", "intermediate", "output"} and hasattr(backbone, "embeddings"):
         return _bert(backbone.embeddings, layers, encoder.projection)
     return None

@@ -41,9 +41,8 @@ def prune(
         raise ValueError(
             "the decoder reads all encoder states, whose width changes: drop it, or train stage 2 before"
         )
-    return EchoForTranslation.from_parts(
-        _Cut.of(model.encoder, shape, importance).make(), model.decoder
-    )
+    encoder = _Cut.of(model.encoder, shape, importance).make()
+    return EchoForTranslation.from_parts(encoder, model.decoder)
 
 
 def rotary_pairs(source: int, count: int) -> Tensor:
@@ -87,6 +86,7 @@ class _Cut:
         return cut
 
     def _plan(self, layout: Layout, carried: measure.Carried | None) -> None:
+        # What writes or reads the residual stream keeps the same dimensions everywhere.
         reads_stream = Selection(columns=self.hidden)
         for module in (*layout.embeddings, layout.last[1]):
             self.selections[module] = reads_stream
@@ -96,6 +96,7 @@ class _Cut:
             width = len(getattr(norm, "weight", self.hidden))
             factor = 1.0 if width == len(self.hidden) else scale
             self.selections[norm] = Selection(rows=self.hidden, factor=factor)
+        # The heads and the units of each layer are chosen by themselves.
         for number in self.layers:
             layer = layout.layers[number]
             self._plan_attention(layer.attention, carried)
@@ -187,9 +188,8 @@ class _Cut:
                 weight = weight.index_select(0, rows.to(weight.device))
             if columns is not None and weight.dim() == 2:
                 weight = weight.index_select(1, columns.to(weight.device))
-            is_bias_of_norm = (
-                name.endswith("bias") and weight.dim() == 1 and not isinstance(module, nn.Linear)
-            )
+            # a norm gives weight * x + bias: what grows with the kept values is x
+            is_bias_of_norm = name.endswith("bias") and not isinstance(module, nn.Linear)
             if factor != 1.0 and not is_bias_of_norm:
                 weight = weight * factor
             state[names[name]] = weight

@@ -53,16 +53,16 @@ def convert_encoder(
         ValueError: the model is not a text model, needs code of its own, lacks weights or does not fit its tokenizer;
             or its modules do what an Echo checkpoint cannot.
     """
-    given_part = part
+    asked_part = part
     place, options, modules = open_source(source, taken_as)
     is_start = taken_as == "start" or (taken_as is None and modules is None)
     attention = "both" if is_start else "own"
     dense = None
     finished = None
-    own_pooling = "mean"
+    usual_pooling = "mean"
     if modules is not None:
         dense = modules.dense
-        own_pooling = modules.pooling
+        usual_pooling = modules.pooling
         if dense is not None and embedding_size is not None:
             raise ValueError(
                 f"{source} has a Dense, which becomes the projection: leave embedding_size out"
@@ -73,9 +73,10 @@ def convert_encoder(
     refuse_own_code(place, attention, options)
 
     # The tokenizer has to fit.
-    words = (
-        load_tokenizer(tokenizer or source) if tokenizer or finished is None else finished.tokenizer
-    )
+    if tokenizer or finished is None:
+        words = load_tokenizer(tokenizer or source)
+    else:
+        words = finished.tokenizer
     model_config = read_pretrained(AutoConfig, source, place, **options)
     vocab_size = getattr(model_config, "vocab_size", len(words))
     if len(words) > vocab_size:
@@ -89,7 +90,7 @@ def convert_encoder(
     with opening_quietly():
         encoder = EchoEncoder.from_backbone(
             place,
-            pooling=pooling or own_pooling,
+            pooling=pooling or usual_pooling,
             embedding_size=embedding_size if dense is None else len(dense.weight),
             projection="linear" if dense is None else dense.kind,
             part=part,
@@ -116,7 +117,7 @@ def convert_encoder(
         "taken_as": taken_as,
         "pooling": pooling,
         "embedding_size": embedding_size,
-        "part": given_part,
+        "part": asked_part,
         "license": license or license_of_source(source),
     }
     return write_encoder(

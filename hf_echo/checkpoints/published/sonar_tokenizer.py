@@ -25,8 +25,12 @@ from ...utils.hub import snapshot
 from ...utils.protobuf import fields_of
 
 CONTROL_PIECES = 3  # <unk>, <s>, </s>
-TRAINER_SPEC, MODEL_TYPE, BPE = 2, 3, 2  # field numbers of sentencepiece_model.proto
-NORMALIZER_SPEC, CHARSMAP = 3, 2
+# numbers of fields in sentencepiece_model.proto, each with one inside of it
+TRAINER_SPEC = 2
+MODEL_TYPE = 3
+NORMALIZER_SPEC = 3
+CHARSMAP = 2
+BPE = 2  # value of MODEL_TYPE
 
 
 @dataclass(frozen=True)

@@ -31,12 +31,10 @@ def load_torch(file: str | Path, classes: Sequence[type] = ()) -> dict[str, Any]
     except (
         Exception
     ) as error:  # UnpicklingError, RuntimeError, EOFError: torch raises what it meets
+        reason = "torch cannot read it"
         blocked = re.search(r"GLOBAL (\S+)", str(error))
-        reason = (
-            f"it holds a pickled {blocked[1]}, which could run code"
-            if blocked
-            else "torch cannot read it"
-        )
+        if blocked:
+            reason = f"it holds a pickled {blocked[1]}, which could run code"
         raise ValueError(f"{file} is refused: {reason}; give a file of tensors only") from error
     if not isinstance(content, dict):
         raise ValueError(f"{file} holds a {type(content).__name__}, not a dictionary of tensors")
