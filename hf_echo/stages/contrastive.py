@@ -66,6 +66,7 @@ class ContrastiveTrainer(TranslationTrainer):
         self, model: nn.Module, inputs: dict[str, Any], *, alone: bool = False
     ) -> EncodedBatch:
         if alone:
+            # without labels the decoder reads nothing
             inputs = {name: inputs[name] for name in ("input_ids", "attention_mask")}
         output = self.forward(model, inputs)
         loss: torch.Tensor | None = getattr(output, "loss", None)
@@ -75,6 +76,7 @@ class ContrastiveTrainer(TranslationTrainer):
         return output.sentence_embedding, {"translation": loss}, weights
 
     def losses_of_embeddings(self, embeddings: torch.Tensor, inputs: dict[str, Any]) -> LossParts:
+        # Matryoshka: the mean over whole vectors and over their first dimensions alone.
         parts_by_size = [self.contrastive_parts(embeddings, inputs)]
         for dim in self.args.truncate_dims:
             parts_by_size.append(self.contrastive_parts(embeddings[:, :dim], inputs))

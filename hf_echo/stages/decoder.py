@@ -55,11 +55,13 @@ class DecoderTrainer(TranslationTrainer):
     def forward(self, model: nn.Module, inputs: dict[str, Any]) -> EchoTranslationOutput:
         if self.embeddings is None:
             return super().forward(model, inputs)
-        rows = torch.from_numpy(self.embeddings[inputs["index"].cpu().numpy()]).to(
-            inputs["labels"].device
+        embeddings = torch.from_numpy(self.embeddings[inputs["index"].cpu().numpy()])
+        return model(
+            sentence_embedding=embeddings.to(inputs["labels"].device),
+            decoder_input_ids=inputs["decoder_input_ids"],
+            labels=inputs["labels"],
+            loss_function=self.loss_function(),
         )
-        texts = {key: inputs[key] for key in ("decoder_input_ids", "labels")}
-        return model(sentence_embedding=rows, **texts, loss_function=self.loss_function())
 
     def loss_parts(self, model: nn.Module, inputs: dict[str, Any]) -> LossParts:
         loss: torch.Tensor = self.forward(model, inputs).loss

@@ -18,7 +18,7 @@ from ..modeling import EchoEncoder, EchoForTranslation
 from ..utils.files import read_json
 from ..utils.settings import setting
 from .core.arguments import DataArguments
-from .core.base import CachedBatchConfig, CoreTrainer, EncodedBatch, LossParts
+from .core.base import CachedBatchConfig, CoreTrainer, LossParts
 from .core.encoder import set_attention_dropout
 from .core.loss_blocks import loss_by_blocks
 from .core.stage import Embedded, Stage, teacher
@@ -76,8 +76,8 @@ class ExtensionTrainer(DistillationTrainer):
         encoder = encoder_of(model)
         self.base = base
         set_attention_dropout(encoder, args.dropout)
-        known = set(model.config.languages or []) | base | set(train_dataset.names["source_lang"])
-        model.config.languages = encoder.config.languages = sorted(known)
+        languages = base.union(model.config.languages or [], train_dataset.names["source_lang"])
+        model.config.languages = encoder.config.languages = sorted(languages)
         super().__init__(model, args, train_dataset=train_dataset, **kwargs)
 
     def language_drops(self, args: ExtensionConfig) -> dict[str, float]:
@@ -86,20 +86,15 @@ class ExtensionTrainer(DistillationTrainer):
 
     def by_kind(self, name: str, new: torch.Tensor) -> torch.Tensor:
         """(n,) the base languages' figure, or the new ones'."""
-        figures = torch.tensor(
-            [getattr(self.args, name), getattr(self.args, f"new_{name}")], device=new.device
-        )
-        return figures.float()[new.long()]
+        base_figure = float(getattr(self.args, name))
+        new_figure = float(getattr(self.args, f"new_{name}"))
+        return torch.where(new, new_figure, base_figure)
 
     def loss_parts(self, model: nn.Module, inputs: dict[str, Any]) -> LossParts:
         return CoreTrainer.loss_parts(self, model, inputs)  # not that of distillation
 
-    def encoded(
-        self, model: nn.Module, inputs: dict[str, Any], *, alone: bool = False
-    ) -> EncodedBatch:
-        return self.encode(model, inputs).sentence_embedding, {}, {}
-
     def losses_of_embeddings(self, student: torch.Tensor, inputs: dict[str, Any]) -> LossParts:
+        # (n,) which rows are of a new language, and which are English
         device = student.device
         langs = self.source_langs(inputs)
         new = torch.tensor([lang not in self.base for lang in langs], device=device)
@@ -110,6 +105,7 @@ class ExtensionTrainer(DistillationTrainer):
         teacher = teacher_target(
             self.teacher_rows(0, inputs), self.teacher_rows(1, inputs), source_weight=share
         )
+        # Weights and scale of each row; its candidates are those of all processes.
         all_student, offset = gather_with_grad(student)
         names = ("mse_weight", "student_teacher_weight", "teacher_student_weight", "logit_scale")
         figures = {name: self.by_kind(name, new) for name in names}
@@ -138,14 +134,15 @@ class ExtensionTrainer(DistillationTrainer):
 
 def read_xsimpp(file: str) -> dict[str, float]:
     """The teacher's xsim++ by language, from a JSON file."""
-    found = read_json(file)
-    if not isinstance(found, dict) or not all(
-        isinstance(value, (int, float)) for value in found.values()
-    ):
+    errors = read_json(file)
+    has_numbers = isinstance(errors, dict) and all(
+        isinstance(value, (int, float)) for value in errors.values()
+    )
+    if not has_numbers:
         raise ValueError(
             f'teacher_xsimpp: {file} must hold {{language: xsim++}}, such as {{"fra_Latn": 3.1}}'
         )
-    return found
+    return errors
 
 
 class ExtensionStage(Stage):

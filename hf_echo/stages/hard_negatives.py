@@ -72,14 +72,12 @@ class HardNegativesTrainer(ContrastiveTrainer):
         def losses(rows: slice) -> dict[str, torch.Tensor]:
             negatives = embeddings[index[rows].clamp(min=0)]  # (rows, K, dimensions)
             texts = (embeddings[:n][rows], target, negatives, index[rows] >= 0)
+            row_options = options(rows)
             if self.args.one_softmax:
-                chosen = {
-                    name: value
-                    for name, value in options(rows).items()
-                    if not name.startswith("margin")
-                }
-                return {"total_contrastive": one_softmax_loss(*texts, **chosen)}
-            parts = split_softmax_parts(*texts, gamma=self.args.gamma, **options(rows))
+                # one softmax has neither a margin nor gamma
+                del row_options["margin"], row_options["margin_space"]
+                return {"total_contrastive": one_softmax_loss(*texts, **row_options)}
+            parts = split_softmax_parts(*texts, gamma=self.args.gamma, **row_options)
             parts["total_contrastive"] = parts.pop("total")
             return parts
 

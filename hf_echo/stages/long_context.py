@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import nn
 
 from ..checkpoints.rewrite import encoder_of
 from ..losses import contrastive_loss, gather_with_grad
 from ..modeling import EchoEncoder, EchoForTranslation, EchoTokenizer
 from ..utils.settings import setting
-from .core.base import CachedBatchConfig, EncodedBatch, LossParts
+from .core.base import CachedBatchConfig, LossParts
 from .core.encoder import EncoderTrainer
 from .core.loss_blocks import loss_by_blocks
 from .core.stage import Stage
@@ -69,27 +68,23 @@ class LongContextTrainer(EncoderTrainer):
         tokenizer.model_max_length = max(tokenizer.model_max_length, room)
         super().__init__(model, args, tokenizer=tokenizer, **kwargs)
 
-    def encoded(
-        self, model: nn.Module, inputs: dict[str, Any], *, alone: bool = False
-    ) -> EncodedBatch:
-        return self.encode(model, inputs).sentence_embedding, {}, {}
-
-    def losses_of_embeddings(self, embedding: torch.Tensor, inputs: dict[str, Any]) -> LossParts:
-        n = len(inputs["index"])
-        target, offset = gather_with_grad(embedding[n:])
+    def losses_of_embeddings(self, embeddings: torch.Tensor, inputs: dict[str, Any]) -> LossParts:
+        source, target = embeddings.chunk(2)
+        all_target, offset = gather_with_grad(target)
         is_same = same_text(inputs)
 
         def losses(rows: slice) -> dict[str, torch.Tensor]:
-            options = dict(
-                logit_scale=self.args.logit_scale, margin=0.0, offset=offset + rows.start
+            loss = contrastive_loss(
+                source[rows],
+                all_target,
+                logit_scale=self.args.logit_scale,
+                margin=0.0,
+                offset=offset + rows.start,
+                exclude=is_same(rows),
             )
-            return {
-                "contrastive": contrastive_loss(
-                    embedding[:n][rows], target, exclude=is_same(rows), **options
-                )
-            }
+            return {"contrastive": loss}
 
-        return loss_by_blocks(losses, n), {"contrastive": 1.0}
+        return loss_by_blocks(losses, len(source)), {"contrastive": 1.0}
 
 
 class LongContextStage(Stage):

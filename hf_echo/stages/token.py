@@ -43,16 +43,14 @@ class TokenTrainer(DistillationTrainer):
         output = self.encode(model, inputs)
         states = output.get("encoder_last_hidden_state", output.get("last_hidden_state"))
         embedding = output.sentence_embedding
-        own = own_tokens(inputs["input_ids"], inputs["attention_mask"], self.tokenizer)
-        parts = {
-            "mse": mse_loss(
-                embedding[:n] + embedding[n:],
-                self.teacher_rows(0, inputs) + self.teacher_rows(1, inputs),
-            ),
-            "self_objective": self_objective_loss(
-                states[:n], states[n:], own[:n], own[n:], scale=self.args.similarity_scale
-            ),
-        }
+        in_text = own_tokens(inputs["input_ids"], inputs["attention_mask"], self.tokenizer)
+        # Eq. 14: sources are the first half of the rows, targets the second.
+        student = embedding[:n] + embedding[n:]
+        teacher = self.teacher_rows(0, inputs) + self.teacher_rows(1, inputs)
+        self_objective = self_objective_loss(
+            states[:n], states[n:], in_text[:n], in_text[n:], scale=self.args.similarity_scale
+        )
+        parts = {"mse": mse_loss(student, teacher), "self_objective": self_objective}
         return parts, {"mse": 1.0, "self_objective": self.args.self_objective_weight}
 
 
@@ -61,12 +59,11 @@ def own_tokens(
 ) -> torch.Tensor:
     """(rows, seq) bool: the text's own tokens, without special ones and the prompt, which ends with <SEP>."""
     special = torch.tensor(tokenizer.all_special_ids, device=input_ids.device)
-    own = attention_mask.bool() & ~torch.isin(input_ids, special)
-    return (
-        own
-        if tokenizer.prompts == "none"
-        else own & ((input_ids == tokenizer.sep_token_id).cumsum(1) > 0)
-    )
+    in_text = attention_mask.bool() & ~torch.isin(input_ids, special)
+    if tokenizer.prompts == "none":
+        return in_text
+    behind_prompt = (input_ids == tokenizer.sep_token_id).cumsum(1) > 0
+    return in_text & behind_prompt
 
 
 class TokenStage(Stage):

@@ -42,21 +42,52 @@ from .long_runs import (
     write_checkpoint_checksums,
 )
 
-# Settings of transformers' own batches, loss and evaluation, whose place CoreTrainer's take: here they change nothing.
+# Settings of transformers that change nothing here, because CoreTrainer has its own way.
 UNREAD = (
-    "per_device_train_batch_size per_device_eval_batch_size auto_find_batch_size dataloader_drop_last "
-    "train_sampling_strategy length_column_name data_seed average_tokens_across_devices label_names "
-    "label_smoothing_factor include_num_input_tokens_seen parallelism_config prediction_loss_only batch_eval_metrics "
-    "include_for_metrics resume_from_checkpoint eval_accumulation_steps eval_do_concat_batches eval_use_gather_object "
-    "bf16_full_eval fp16_full_eval"
-).split()
-# Least values of numbers, of which TrainingArguments takes all; weights of losses have 0.
-LEAST = dict.fromkeys(
-    "learning_rate weight_decay max_grad_norm warmup_steps adam_epsilon adam_beta1 adam_beta2 seed radius "
-    "num_train_epochs save_steps eval_steps logging_steps".split(),
-    0,
+    # batches: the sampler fills them by max_tokens and max_rows, and shuffles by `seed`
+    "per_device_train_batch_size",
+    "per_device_eval_batch_size",
+    "auto_find_batch_size",
+    "dataloader_drop_last",
+    "train_sampling_strategy",
+    "length_column_name",
+    "data_seed",
+    # the loss: each part is a mean over its items on all processes, and reads the labels that it needs
+    "average_tokens_across_devices",
+    "label_names",
+    "label_smoothing_factor",
+    # the run: tokens are always counted, the model stands whole on each device, `hf-echo train` finds the checkpoint
+    "include_num_input_tokens_seen",
+    "parallelism_config",
+    "resume_from_checkpoint",
+    # evaluation: dev sets are encoded and measured by `measure`, without the Trainer's loop over batches
+    "prediction_loss_only",
+    "batch_eval_metrics",
+    "include_for_metrics",
+    "eval_accumulation_steps",
+    "eval_do_concat_batches",
+    "eval_use_gather_object",
+    "bf16_full_eval",
+    "fp16_full_eval",
 )
-LEAST |= dict.fromkeys("gradient_accumulation_steps save_total_limit max_rows".split(), 1)
+# TrainingArguments takes any number for these: a negative one would climb the loss, or fail at some step.
+NOT_NEGATIVE = (
+    "learning_rate",
+    "weight_decay",
+    "max_grad_norm",
+    "warmup_steps",
+    "adam_epsilon",
+    "adam_beta1",
+    "adam_beta2",
+    "seed",
+    "radius",
+    "num_train_epochs",
+    "save_steps",
+    "eval_steps",
+    "logging_steps",
+)
+# Counts of which none would mean no step, no checkpoint, no batch.
+AT_LEAST_ONE = ("gradient_accumulation_steps", "save_total_limit", "max_rows")
 
 
 # Named losses of a batch (means), and their weights in the total.
@@ -80,19 +111,16 @@ class CoreConfig(TrainingArguments):
     )
 
     def __post_init__(self):
-        known = fields_of(type(self))
-        # Fields of transformers that would have no effect.
+        declared = fields_of(type(self))
         for name in UNREAD:
-            if getattr(self, name) != default_of(known[name]):
+            if getattr(self, name) != default_of(declared[name]):
                 raise ValueError(
                     f"no stage reads {name}; leave it out (batches: max_tokens, max_rows)"
                 )
         check(self)
-        least = LEAST | {name: 0 for name in known if name.endswith("_weight")}
-        for name, lowest in least.items():
-            value = getattr(self, name, None)
-            if value is not None and value < lowest:
-                raise ValueError(f"{name} is {value}; it must be at least {lowest}")
+        weights = [name for name in declared if name.endswith("_weight")]
+        self._check_least((*NOT_NEGATIVE, *weights), 0)
+        self._check_least(AT_LEAST_ONE, 1)
         if not max(self.adam_beta1, self.adam_beta2) < 1:
             raise ValueError(
                 f"adam_beta1 is {self.adam_beta1} and adam_beta2 {self.adam_beta2}; both must be below 1"
@@ -108,6 +136,12 @@ class CoreConfig(TrainingArguments):
         self.remove_unused_columns = False
         if self.max_steps == 0:
             raise ValueError("max_steps is 0; leave it out, and num_train_epochs counts")
+
+    def _check_least(self, names: Sequence[str], least: int) -> None:
+        for name in names:
+            value = getattr(self, name, None)  # a stage need not have all of them
+            if value is not None and value < least:
+                raise ValueError(f"{name} is {value}; it must be at least {least}")
 
     def _join_processes(self) -> None:
         """On a CPU, TrainingArguments would open the process group with torch's own 30 minutes."""
@@ -171,10 +205,10 @@ def check_cached_budget(cached: int, chunk: int, lengths: np.ndarray, args: Core
             f"gradient_accumulation_steps is {args.gradient_accumulation_steps}, but batch_tokens takes its place: "
             "leave it out, and multiply batch_tokens by it"
         )
-    of_data = int(lengths.sum())
-    if cached * args.world_size > of_data:
+    data_tokens = int(lengths.sum())
+    if cached * args.world_size > data_tokens:
         raise ValueError(
-            f"batch_tokens is {cached} on each of {args.world_size} devices, but the training data have {of_data} "
+            f"batch_tokens is {cached} on each of {args.world_size} devices, but the training data have {data_tokens} "
             "tokens in all: give fewer"
         )
 
@@ -238,11 +272,7 @@ class CoreTrainer(Trainer):
     loss_is_scaled_for_ga = False
     args: Any  # the stage's Config
     bucket_multiple = 8  # lengths are rounded up to a multiple of this
-    # of `measure`, one of which chooses the best checkpoint
-    metrics: tuple[str, ...] = (
-        "xsim",
-        "xsimpp",
-    )
+    metrics: tuple[str, ...] = ("xsim", "xsimpp")  # of `measure`: one chooses the best checkpoint
     model_card: str | None = None  # README.md of a push; transformers' own without
 
     def __init__(
@@ -262,7 +292,8 @@ class CoreTrainer(Trainer):
         self.dev_sets = dict(dev_sets or {})
         self.groups = groups
         self._parts: dict[str, list[torch.Tensor]] = defaultdict(list)
-        self._tokens, self._seconds = 0, 0.0
+        self._tokens = 0
+        self._seconds = 0.0
         check_model(model, args)
         self.freeze(model, args)
         if args.freeze:
@@ -379,9 +410,9 @@ class CoreTrainer(Trainer):
 
         A stage defines it, or `encoded` and `losses_of_embeddings`, whose batches can be cached.
         """
-        embeddings, own_parts, own_weights = self.encoded(model, inputs)
-        parts, weights = self.losses_of_embeddings(embeddings, inputs)
-        return parts | own_parts, weights | own_weights
+        embeddings, row_parts, row_weights = self.encoded(model, inputs)
+        batch_parts, batch_weights = self.losses_of_embeddings(embeddings, inputs)
+        return batch_parts | row_parts, batch_weights | row_weights
 
     def encoded(
         self, model: nn.Module, inputs: Mapping[str, Any], *, alone: bool = False
@@ -458,13 +489,15 @@ class CoreTrainer(Trainer):
         optimizer = super().create_optimizer(model)
         if not is_new:
             return optimizer
-        named = list((self.model if model is None else model).named_parameters())
+        model = self.model if model is None else model
         for suffix, rate in self.args.own_learning_rates().items():
-            chosen = {id(p) for name, p in named if name.endswith(suffix)}
+            # By identity: parameters compare by their values.
+            moving = {id(p) for name, p in model.named_parameters() if name.endswith(suffix)}
             for group in list(optimizer.param_groups):
-                moved = [p for p in group["params"] if id(p) in chosen]
-                group["params"] = [p for p in group["params"] if id(p) not in chosen]
+                moved = [p for p in group["params"] if id(p) in moving]
+                group["params"] = [p for p in group["params"] if id(p) not in moving]
                 if moved:
+                    # with the weight decay that it had
                     optimizer.add_param_group(group | {"params": moved, "lr": rate})
         return optimizer
 
@@ -508,6 +541,7 @@ class CoreTrainer(Trainer):
         inputs: dict[str, Any],
         num_items_in_batch: ItemsOfStep | None = None,
     ) -> torch.Tensor:
+        # The time of steps alone: evaluation and saving do not lower the speed that is logged.
         start = time.perf_counter()
         if self.cached_tokens():
             loss = self._cached_training_step(model, inputs, num_items_in_batch)
@@ -581,12 +615,9 @@ class CoreTrainer(Trainer):
         if model.training:
             self._keep_frozen_parts()
         parts, weights = self.loss_parts(model, inputs)
-        parts = {
-            name: part * self.share(name, inputs, num_items_in_batch)
-            for name, part in parts.items()
-        }
         for name, part in parts.items():
-            self._parts[f"{name}_loss"].append(part.detach())
+            parts[name] = part * self.share(name, inputs, num_items_in_batch)
+            self._parts[f"{name}_loss"].append(parts[name].detach())
         return weighted_total(parts, weights)
 
     def get_batch_samples(
@@ -600,6 +631,7 @@ class CoreTrainer(Trainer):
         self, batches: list[Mapping[str, Any]], device: torch.device
     ) -> ItemsOfStep | None:
         """What the loss parts of an optimizer step are means of, on all processes; None: known after the loss."""
+        # One exchange for all parts: each would cost a round trip between the devices.
         counts: dict[str, int] = defaultdict(int)
         for batch in batches:
             counts[""] += len(batch["index"])
@@ -623,10 +655,8 @@ class CoreTrainer(Trainer):
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         if "loss" in logs and self._parts:
             for name, values in self._parts.items():
-                mean = torch.stack(values).float().mean()
-                logs[name] = round(
-                    self.accelerator.gather(mean.to(self.args.device)).mean().item(), 4
-                )
+                mean = torch.stack(values).float().mean().to(self.args.device)
+                logs[name] = round(self.accelerator.gather(mean).mean().item(), 4)
             self._parts.clear()
         super().log(logs, start_time)
 
@@ -636,6 +666,7 @@ class CoreTrainer(Trainer):
         ignore_keys: list[str] | None = None,
         metric_key_prefix: str = "eval",
     ) -> dict[str, float]:
+        # Not the Trainer's loop, which would ask for logits and labels: dev sets are searched.
         dev_sets = eval_dataset if isinstance(eval_dataset, Mapping) else self.dev_sets
         metrics = self.measure(self.dev_model(), dev_sets, prefix=metric_key_prefix)
         self.log(metrics)

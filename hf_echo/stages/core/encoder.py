@@ -11,7 +11,7 @@ from ...data.collators import TranslationCollator
 from ...data.tokenized import TokenizedParallel
 from ...modeling import EchoEncoder, EchoForTranslation, EchoTokenizer
 from ...modeling.modeling_echo import EchoEncoderOutput, EchoTranslationOutput
-from .base import CoreTrainer
+from .base import CoreTrainer, EncodedBatch
 from .text import TextConfig, text_lengths
 
 
@@ -51,13 +51,17 @@ class EncoderTrainer(CoreTrainer):
         """The model's output for all texts of a batch: sources, then targets where there are any."""
         return model(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"])
 
+    def encoded(
+        self, model: nn.Module, inputs: dict[str, Any], *, alone: bool = False
+    ) -> EncodedBatch:
+        return self.encode(model, inputs).sentence_embedding, {}, {}
+
 
 def set_attention_dropout(encoder: nn.Module, probability: float) -> None:
     """Set the dropout inside of attention; that of the hidden states stays."""
     for module in encoder.modules():
         if isinstance(getattr(module, "attention_dropout", None), float):
             module.attention_dropout = probability
-        elif "Attention" in type(module).__name__ and isinstance(
-            getattr(module, "dropout", None), nn.Dropout
-        ):
-            module.dropout.p = probability
+        elif "Attention" in type(module).__name__:  # of BERT's kind
+            if isinstance(getattr(module, "dropout", None), nn.Dropout):
+                module.dropout.p = probability

@@ -14,6 +14,7 @@ The gradient is that of one pass, dropout included. Processes exchange embedding
 from __future__ import annotations
 
 import contextlib
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -25,13 +26,7 @@ import torch.distributed as dist
 from ...data.collators import IGNORE
 
 # one row a text
-TEXTS = (
-    "input_ids",
-    "attention_mask",
-    "masked_ids",
-    "input_values",
-    "input_features",
-)
+TEXTS = ("input_ids", "attention_mask", "masked_ids", "input_values", "input_features")
 OF_DECODER = ("decoder_input_ids", "labels")  # one row for each of the first pairs
 
 
@@ -41,20 +36,21 @@ class RandomState:
     def __init__(self, device: torch.device):
         self.device = device
         self.of_cpu = torch.get_rng_state()
-        self.of_device = (
-            None if device.type == "cpu" else torch.get_device_module(device).get_rng_state(device)
-        )
+        self.of_device = None
+        if device.type != "cpu":
+            self.of_device = torch.get_device_module(device).get_rng_state(device)
 
     @contextlib.contextmanager
     def again(self) -> Iterator[None]:
         """Inside, random numbers come as after the creation; behind it, as before."""
-        devices = [] if self.of_device is None else [self.device]
-        with torch.random.fork_rng(
-            devices, device_type="cuda" if not devices else self.device.type
-        ):
+        if self.of_device is None:
+            with torch.random.fork_rng([]):
+                torch.set_rng_state(self.of_cpu)
+                yield
+            return
+        with torch.random.fork_rng([self.device], device_type=self.device.type):
             torch.set_rng_state(self.of_cpu)
-            if self.of_device is not None:
-                torch.get_device_module(self.device).set_rng_state(self.of_device, self.device)
+            torch.get_device_module(self.device).set_rng_state(self.of_device, self.device)
             yield
 
 
@@ -83,49 +79,53 @@ def rows_of_chunks(
             of each side, rounded up to a multiple.
         max_tokens, max_rows: of a chunk; a longer row is a chunk by itself.
     """
-    padded = -(-np.maximum(lengths, 1) // multiple) * multiple
+    padded = -(-np.maximum(lengths, 1) // multiple) * multiple  # rounded up
     order = np.argsort(padded.sum(1), kind="stable")
     chunks: list[list[int]] = []
     longest = np.zeros(padded.shape[1], np.int64)
     for row in order.tolist():
-        with_row = np.maximum(longest, padded[row])
+        longest = np.maximum(longest, padded[row])
         rows = len(chunks[-1]) + 1 if chunks else 1
-        is_full = rows * with_row.sum() > max_tokens or rows > (max_rows or rows)
+        is_full = rows * longest.sum() > max_tokens or rows > (max_rows or rows)
         if not chunks or is_full:
             chunks.append([])
-            with_row = padded[row]
+            longest = padded[row]
         chunks[-1].append(row)
-        longest = with_row
     return [np.array(rows) for rows in chunks]
 
 
 def chunk_of(inputs: Mapping[str, Any], rows: np.ndarray) -> Chunk:
     """These rows of a batch of the collators, with their targets and hard negatives."""
+    # The texts of the chunk: sources, targets behind all sources of the batch, then hard negatives.
     n = len(inputs["index"])
     device = inputs["index"].device
-    # the decoder reads the first sources of a batch
-    chosen = torch.from_numpy(np.sort(rows)).to(device)
+    pairs = torch.from_numpy(np.sort(rows)).to(device)
+    texts = pairs
     all_texts = next(len(inputs[name]) for name in TEXTS if name in inputs)
-    sides = 2 if all_texts >= 2 * n else 1
-    texts = torch.cat([chosen + n * side for side in range(sides)])
+    if all_texts >= 2 * n:
+        texts = torch.cat([pairs, pairs + n])
     chunk: dict[str, Any] = {}
     if "negative_index" in inputs:
-        index = inputs["negative_index"][chosen]  # (rows, K), -1 for none
-        is_there = index >= 0
-        places = torch.arange(int(is_there.sum()), device=device) + len(texts)
-        texts = torch.cat([texts, index[is_there]])
-        chunk["negative_index"] = torch.full_like(index, -1).masked_scatter(is_there, places)
-    read = chosen[chosen < len(inputs["labels"])] if "decoder_input_ids" in inputs else None
+        index = inputs["negative_index"][pairs]  # (rows, K), -1 for none
+        is_text = index >= 0
+        places = torch.arange(int(is_text.sum()), device=device) + len(texts)
+        texts = torch.cat([texts, index[is_text]])
+        chunk["negative_index"] = torch.full_like(index, -1).masked_scatter(is_text, places)
+
+    # The decoder reads the first pairs of a batch: those of them that are here.
+    decoded = None
+    if "decoder_input_ids" in inputs:
+        decoded = pairs[pairs < len(inputs["labels"])]
     for name, values in inputs.items():
         if name in chunk:
             continue
-        if read is not None and name in OF_DECODER:
-            if len(read):
-                chunk[name] = values[read]
+        if decoded is not None and name in OF_DECODER:
+            if len(decoded):
+                chunk[name] = values[decoded]
         elif name in TEXTS or name == "labels":
             chunk[name] = values[texts]
         else:
-            chunk[name] = values[chosen]
+            chunk[name] = values[pairs]
     return Chunk(_without_padding(chunk), texts)
 
 
@@ -138,12 +138,11 @@ def _without_padding(chunk: dict[str, Any]) -> dict[str, Any]:
     if "decoder_input_ids" not in chunk:
         names.append("labels")  # of masked tokens
     elif "labels" in chunk:
-        last = (
-            int((chunk["labels"] != IGNORE).any(0).nonzero().max()) + 1
-            if len(chunk["labels"])
-            else 1
-        )
-        chunk |= {name: chunk[name][:, :last] for name in OF_DECODER}
+        end = 1
+        if len(chunk["labels"]):
+            has_label = (chunk["labels"] != IGNORE).any(0)
+            end = int(has_label.nonzero().max()) + 1
+        chunk |= {name: chunk[name][:, :end] for name in OF_DECODER}
     return chunk | {name: chunk[name][:, :longest] for name in names if name in chunk}
 
 
@@ -196,6 +195,7 @@ def cached_step(
     Returns:
         The loss of the batch, and its parts by name; without gradients.
     """
+    # 1: the embeddings of all chunks, without gradients.
     device = inputs["index"].device
     chunks = trainer.chunks(inputs)
     states: list[RandomState] = []
@@ -206,10 +206,10 @@ def cached_step(
             embeddings, _, _ = trainer.encoded(model, chunk.inputs, alone=True)
         pieces.append(embeddings)
 
-    # The loss of all rows. `embeddings` is a leaf, so that its gradient is all that is kept.
+    # 2: the loss of all rows. `embeddings` is a leaf, so that its gradient is all that is kept.
     embeddings = None
     total = torch.zeros((), device=device)
-    logged: dict[str, torch.Tensor] = {}
+    logged: dict[str, torch.Tensor] = defaultdict(lambda: torch.zeros((), device=device))
     if pieces[0] is not None:
         texts = sum(len(chunk.texts) for chunk in chunks if not chunk.is_filler)
         # small gradients would vanish in half precision
@@ -220,34 +220,35 @@ def cached_step(
         embeddings.requires_grad_(True)
         with trainer.compute_loss_context_manager():
             parts, weights = trainer.losses_of_embeddings(embeddings, inputs)
-            shared = {
-                name: part * trainer.share(name, inputs, items) for name, part in parts.items()
-            }
-            of_all = sum((shared[name] * weight for name, weight in weights.items()), start=total)
-        if of_all.requires_grad:
-            of_all.backward()
-        total = total + of_all.detach()
-        logged = {name: part.detach() for name, part in shared.items()}
+            for name, part in parts.items():
+                parts[name] = part * trainer.share(name, inputs, items)
+                logged[name] = parts[name].detach()
+            batch_loss = total
+            for name, weight in weights.items():
+                batch_loss = batch_loss + weight * parts[name]
+        if batch_loss.requires_grad:
+            batch_loss.backward()
+        total = total + batch_loss.detach()
     del pieces
 
+    # 3: each chunk again, with gradients; the last one exchanges them.
     for number, (chunk, state) in enumerate(zip(chunks, states, strict=True), 1):
         is_last = number == len(chunks)
         context = contextlib.nullcontext() if is_last else trainer.accelerator.no_sync(model)
         with context:
             with state.again(), trainer.compute_loss_context_manager():
-                own, parts, weights = trainer.encoded(model, chunk.inputs)
+                chunk_embeddings, parts, weights = trainer.encoded(model, chunk.inputs)
                 loss = torch.zeros((), device=device)
                 for name, weight in weights.items():
                     part = parts[name] * trainer.share(name, chunk.inputs, items)
                     loss = loss + weight * part
                     if not chunk.is_filler:
-                        logged[name] = (
-                            logged.get(name, torch.zeros((), device=device)) + part.detach()
-                        )
+                        logged[name] = logged[name] + part.detach()
                 if not chunk.is_filler:
                     total = total + loss.detach()
                 if embeddings is not None and embeddings.grad is not None:
                     # Its gradient with respect to the parameters is that of the loss of all rows.
-                    loss = loss + (own.to(wide) * embeddings.grad[chunk.texts]).sum()
+                    gradient = embeddings.grad[chunk.texts]
+                    loss = loss + (chunk_embeddings.to(wide) * gradient).sum()
             trainer.accelerator.backward(loss * 0.0 if chunk.is_filler else loss)
-    return total, logged
+    return total, dict(logged)

@@ -72,6 +72,7 @@ def check_finite_step(value: torch.Tensor | float | None, what: str, step: int, 
     number = float(value)
     if math.isfinite(number):
         return
+    # Where the run can go on from, after a change of the recipe.
     checkpoints = sort_checkpoints(out, PREFIX_CHECKPOINT_DIR) if Path(out).is_dir() else []
     last = f"; {checkpoints[-1]} is the last checkpoint" if checkpoints else ""
     raise ValueError(
@@ -87,6 +88,7 @@ def checkpoint_or_nothing(folder: Path) -> Iterator[None]:
         yield
     except (OSError, RuntimeError, SafetensorError) as error:
         text = " ".join(str(error).split())
+        # Each library says in its own way that the disk is full.
         is_full = getattr(error, "errno", None) == errno.ENOSPC or os.strerror(errno.ENOSPC) in text
         is_full = is_full or "file write failed" in text  # of torch.save, which does not say why
         if not is_full:

@@ -82,19 +82,19 @@ def new_config(
     `decoder_layers` and `decoder_vocab_size`, the first ids of the vocabulary that it knows.
     """
     shape = dict(shape)
-    known = {f.name for kind in (EchoConfig, LlamaConfig) for f in fields(kind)}
+    names = {field.name for field in (*fields(EchoConfig), *fields(LlamaConfig))}
     # transformers would keep it, unread
-    for name in sorted(set(map(str, shape)) - known - set(OF_DECODER)):
-        raise ValueError(f"unknown shape field {name!r}{did_you_mean(name, known)}")
+    for name in sorted(set(map(str, shape)) - names - set(OF_DECODER)):
+        raise ValueError(f"unknown shape field {name!r}{did_you_mean(name, names)}")
     _check_values(shape)
-    of_decoder = {name: shape.pop(key) for key, name in OF_DECODER.items() if key in shape}
-    own = {k: shape.pop(k) for k in ENCODER_ONLY if k in shape}
+    # Fields of the decoder alone, of the encoder alone, and those that both have.
+    decoder_fields = {name: shape.pop(key) for key, name in OF_DECODER.items() if key in shape}
+    encoder_fields = {name: shape.pop(name) for name in ENCODER_ONLY if name in shape}
     common = _of_tokenizer(tokenizer) | shape
+    decoder_fields["decoder_start_token_id"] = common["bos_token_id"]
     try:
-        decoder = EchoDecoderConfig(
-            **common | of_decoder | {"decoder_start_token_id": common["bos_token_id"]}
-        )
-        return EchoConfig(**common, **own, languages=languages, decoder=decoder)
+        decoder = EchoDecoderConfig(**common | decoder_fields)
+        return EchoConfig(**common, **encoder_fields, languages=languages, decoder=decoder)
     except (
         Exception
     ) as error:  # transformers and huggingface_hub check types, each with errors of its own
@@ -107,13 +107,14 @@ def decoder_config(shape: dict, encoder: EchoConfig, tokenizer: EchoTokenizer) -
     _check_values(shape)
     width = encoder.hidden_size
     heads = encoder.num_attention_heads
+    inner = getattr(encoder, "intermediate_size", None)
+    inner = inner or getattr(encoder, "encoder_ffn_dim", 4 * width)  # as BART and M2M100 call it
     values = _of_tokenizer(tokenizer) | {
         "hidden_size": width,
         "num_attention_heads": heads,
         "num_key_value_heads": heads,
         "head_dim": width // heads,
-        "intermediate_size": getattr(encoder, "intermediate_size", None)
-        or getattr(encoder, "encoder_ffn_dim", 4 * width),
+        "intermediate_size": inner,
         "embedding_size": encoder.embedding_size,
     }
     values |= {OF_DECODER[name]: value for name, value in shape.items()}
@@ -122,14 +123,17 @@ def decoder_config(shape: dict, encoder: EchoConfig, tokenizer: EchoTokenizer) -
 
 def _of_tokenizer(tokenizer: EchoTokenizer) -> dict[str, int | None]:
     """Fields that follow from the tokenizer; one without BOS and EOS, such as BERT's, has CLS and SEP for them."""
-    ids = {
-        name: getattr(tokenizer, f"{name}_token_id", None)
-        for name in ("pad", "bos", "eos", "cls", "sep")
+    values: dict[str, int | None] = {
+        "vocab_size": len(tokenizer),
+        "max_position_embeddings": tokenizer.model_max_length,
     }
-    for name, other in (("bos", "cls"), ("eos", "sep")):
-        ids[name] = ids[other] if ids[name] is None else ids[name]
-    sizes = {"vocab_size": len(tokenizer), "max_position_embeddings": tokenizer.model_max_length}
-    return sizes | {f"{name}_token_id": number for name, number in ids.items()}
+    for name in ("pad", "bos", "eos", "cls", "sep"):
+        values[f"{name}_token_id"] = getattr(tokenizer, f"{name}_token_id", None)
+    if values["bos_token_id"] is None:
+        values["bos_token_id"] = values["cls_token_id"]
+    if values["eos_token_id"] is None:
+        values["eos_token_id"] = values["sep_token_id"]
+    return values
 
 
 def _check_values(shape: dict[str, Any]) -> None:
@@ -138,7 +142,7 @@ def _check_values(shape: dict[str, Any]) -> None:
         value = shape.get(name)
         least = 0 if name in LAYERS else 1
         if value is None and name in ("head_dim", "num_key_value_heads"):
-            continue  # as where it is not given
+            continue  # transformers then takes what follows from the others
         if name in shape and (type(value) is not int or value < least):
             raise ValueError(
                 f"shape.{name} is {value!r}; it must be a whole number of at least {least}"

@@ -36,12 +36,13 @@ def start_or_shape(
 ) -> Any | None:
     """Configuration of the checkpoint that a recipe starts from, or a new one; None where it is not known."""
     name = model_args.model_name_or_path
-    found = start.config("model_name_or_path", name, kinds) if name else None
-    return (
-        found
-        if found is not None or (name and not set(model_args.shape) - set(OF_DECODER))
-        else new()
-    )
+    if not name:
+        return new()
+    config = start.config("model_name_or_path", name, kinds)
+    # Of a checkpoint that is not here, a shape that is more than a new decoder tells what it is like.
+    if config is None and set(model_args.shape) - set(OF_DECODER):
+        return new()
+    return config
 
 
 def plan_echo(model_args: ModelArguments, args: CoreConfig, start: Start) -> EchoConfig | None:
@@ -52,12 +53,14 @@ def plan_echo(model_args: ModelArguments, args: CoreConfig, start: Start) -> Ech
         config = start_or_shape(
             model_args, start, lambda: new_config(model_args.shape, start.vocabulary(model_args))
         )
+    if config is None:
+        return None
     # A decoder is added, or that of another checkpoint taken.
-    own = {name: value for name, value in model_args.shape.items() if name in OF_DECODER}
-    if config is not None and config.decoder is None and own:
+    shape = {name: value for name, value in model_args.shape.items() if name in OF_DECODER}
+    if config.decoder is None and shape:
         config = copy.deepcopy(config)
-        config.decoder = decoder_config(own, config, start.vocabulary(model_args))
-    if config is not None and model_args.decoder:
+        config.decoder = decoder_config(shape, config, start.vocabulary(model_args))
+    if model_args.decoder:
         other = start.config("decoder", model_args.decoder)
         if other is not None and other.decoder:
             config = copy.deepcopy(config)
@@ -67,17 +70,15 @@ def plan_echo(model_args: ModelArguments, args: CoreConfig, start: Start) -> Ech
 
 def _of_backbone(model_args: ModelArguments, start: Start) -> EchoConfig | None:
     """Configuration of an encoder on a pretrained backbone; None where it is out of reach, which is a problem."""
-    own = {
-        name: model_args.shape[name]
-        for name in ("pooling", "embedding_size")
-        if name in model_args.shape
-    }
     backbone = start.config("backbone", model_args.backbone, (PreTrainedConfig,))
     if backbone is None:
         return None
     check_backbone(model_args.backbone, backbone.model_type)
     return EchoConfig(
-        backbone=backbone, prompts="none", **{"pooling": "mean", "embedding_size": None} | own
+        backbone=backbone,
+        prompts="none",
+        pooling=model_args.shape.get("pooling", "mean"),
+        embedding_size=model_args.shape.get("embedding_size"),
     )
 
 
@@ -111,67 +112,73 @@ def size_of_echo(
     with torch.device("meta"):
         model = EchoForTranslation(config) if config.decoder else EchoEncoder(config)
     encoder = model.encoder if config.decoder else model
-    words = count(encoder.get_input_embeddings())
-    layers = layer_list(encoder)
-    of_layers = count(encoder.backbone) - words if layers is None else count(layers)
-    parameters = {"encoder embeddings": words, "encoder layers": of_layers}
-    if config.decoder:
-        stack = model.decoder.model
-        parameters |= {
-            "decoder embeddings (tied)": count(stack.embed_tokens),
-            "decoder layers": count(stack.layers),
-        }
-    parameters["other"] = count(model) - sum(parameters.values())
-    reads = (
-        bool(config.decoder) and learns != "encoder" and getattr(args, "translation_weight", 1) > 0
-    )
+    parameters = _parameters_by_part(model, encoder)
+
+    # What learns, and what the decoder reads.
+    decodes = bool(config.decoder) and learns != "encoder"
+    decodes = decodes and getattr(args, "translation_weight", 1) > 0
+    learns_encoder = learns != "decoder" and not _is_frozen("encoder.", args.freeze)
     part = encoder
     if config.decoder and learns == "decoder":
         part = model.decoder
-    elif config.decoder and reads:
+    elif decodes:
         part = model
     trained = _learning(model, part, args.freeze)
+
     # max_tokens counts all texts of a pair together, or the longest side alone.
-    sides = encoder_sides + reads
-    of_side = (
-        args.max_tokens if getattr(args, "tokens_of", "pair") == "side" else args.max_tokens / sides
-    )
+    sides = encoder_sides + decodes
+    side_tokens = args.max_tokens
+    if getattr(args, "tokens_of", "pair") == "pair":
+        side_tokens = args.max_tokens / sides
     stacks = []
-    if learns != "decoder" and not _is_frozen("encoder.", args.freeze):
-        inner = getattr(config.backbone, "intermediate_size", 4 * config.hidden_size)
-        is_gated = any(name.endswith("gate_proj") for name, _ in encoder.named_modules())
+    if learns_encoder:
+        stacks.append(_encoder_stack(encoder, side_tokens * encoder_sides))
+    if decodes:
+        decoder = config.decoder
+        tokens = side_tokens * getattr(args, "decoder_fraction", 1)
+        layers = decoder.num_hidden_layers
         stacks.append(
-            Stack(
-                of_side * encoder_sides,
-                config.num_hidden_layers,
-                config.hidden_size,
-                inner,
-                is_gated,
-            )
+            Stack(tokens, layers, decoder.hidden_size, decoder.intermediate_size, is_gated=True)
         )
-    if reads:
-        own = config.decoder
-        read = of_side * getattr(args, "decoder_fraction", 1)
-        stacks.append(
-            Stack(read, own.num_hidden_layers, own.hidden_size, own.intermediate_size, True)
-        )
-    activations = activation_memory(args, stacks)
     report = {
         "parameters": with_total(parameters),
         "batches": batches(args),
-        "memory_gib": memory(count(model), trained, activations),
+        "memory_gib": memory(count(model), trained, activation_memory(args, stacks)),
     }
+
+    # The operations of a step, where the number of steps is known.
     if args.max_steps > 0:
-        learns_encoder = learns != "decoder" and not _is_frozen("encoder.", args.freeze)
-        encoder_tokens = encoder_sides / sides * report["batches"]["tokens per step"]
-        flops = encoder_tokens * of_layers * (TRAINING if learns_encoder else FORWARD)
+        step_tokens = report["batches"]["tokens per step"]
+        encoder_tokens = encoder_sides / sides * step_tokens
+        flops_of_pass = encoder_tokens * parameters["encoder layers"]
+        flops = flops_of_pass * (TRAINING if learns_encoder else FORWARD)
         if getattr(args, "batch_tokens", None):
-            flops += encoder_tokens * of_layers * FORWARD  # embedded twice: see gradient_cache
-        if reads:
+            flops += flops_of_pass * FORWARD  # embedded twice: see gradient_cache
+        if decodes:
             flops += encoder_tokens / encoder_sides * _decoder_flops(model.decoder, args)
-        report["tokens"] = report["batches"]["tokens per step"] * args.max_steps
+        report["tokens"] = step_tokens * args.max_steps
         report["computed"] = computed_hours(flops, args.max_steps)
     return report
+
+
+def _parameters_by_part(model: nn.Module, encoder: EchoEncoder) -> dict[str, int]:
+    words = count(encoder.get_input_embeddings())
+    layers = layer_list(encoder)
+    layer_count = count(encoder.backbone) - words if layers is None else count(layers)
+    parameters = {"encoder embeddings": words, "encoder layers": layer_count}
+    if model is not encoder:
+        decoder = model.decoder.model
+        parameters["decoder embeddings (tied)"] = count(decoder.embed_tokens)
+        parameters["decoder layers"] = count(decoder.layers)
+    parameters["other"] = count(model) - sum(parameters.values())
+    return parameters
+
+
+def _encoder_stack(encoder: EchoEncoder, tokens: float) -> Stack:
+    config = encoder.config
+    inner = getattr(config.backbone, "intermediate_size", 4 * config.hidden_size)
+    is_gated = any(name.endswith("gate_proj") for name, _ in encoder.named_modules())
+    return Stack(tokens, config.num_hidden_layers, config.hidden_size, inner, is_gated)
 
 
 def _decoder_flops(decoder: nn.Module, args: Any) -> float:
@@ -184,7 +191,7 @@ def _decoder_flops(decoder: nn.Module, args: Any) -> float:
 
 def count(module: nn.Module) -> int:
     """Parameters of a module; tied ones count once."""
-    return sum(p.numel() for p in {id(p): p for p in module.parameters()}.values())
+    return sum(parameter.numel() for parameter in module.parameters())
 
 
 def with_total(parameters: dict[str, int]) -> dict[str, int]:
@@ -192,27 +199,27 @@ def with_total(parameters: dict[str, int]) -> dict[str, int]:
 
 
 def batches(args: Any) -> dict[str, int]:
-    of_device = getattr(args, "batch_tokens", None) or args.max_tokens
+    batch_tokens = getattr(args, "batch_tokens", None) or args.max_tokens
     return {
         "tokens per device": args.max_tokens,
         "devices": args.world_size,
         "accumulation": args.gradient_accumulation_steps,
-        "tokens per step": of_device * args.world_size * args.gradient_accumulation_steps,
+        "tokens per step": batch_tokens * args.world_size * args.gradient_accumulation_steps,
     }
 
 
 def _is_frozen(name: str, freeze: list[str]) -> bool:
-    return name.startswith(tuple(freeze)) if freeze else False
+    return name.startswith(tuple(freeze))
 
 
 def _learning(model: nn.Module, part: nn.Module, freeze: list[str]) -> int:
     """Parameters of `part` that learn; `freeze` names those that do not, by the start of their name in the model."""
-    own = {id(parameter) for parameter in part.parameters()}
-    learning = {}
-    for name, parameter in model.named_parameters():
-        if id(parameter) in own and not _is_frozen(name, freeze):
-            learning[id(parameter)] = parameter.numel()
-    return sum(learning.values())
+    of_part = {id(parameter) for parameter in part.parameters()}
+    learning = 0
+    for name, parameter in model.named_parameters():  # a tied one comes once
+        if id(parameter) in of_part and not _is_frozen(name, freeze):
+            learning += parameter.numel()
+    return learning
 
 
 def activation_memory(args: Any, stacks: Iterable[Stack]) -> float:
@@ -226,16 +233,16 @@ def activation_memory(args: Any, stacks: Iterable[Stack]) -> float:
     total = 0.0
     for stack in stacks:
         of_block = 16 * stack.hidden + (4 if stack.is_gated else 2) * stack.inner
+        of_stack = of_block * stack.layers
         if args.gradient_checkpointing:
-            total += stack.tokens * size * (of_block + stack.layers * stack.hidden)
-        else:
-            total += stack.tokens * size * of_block * stack.layers
+            of_stack = of_block + stack.layers * stack.hidden
+        total += stack.tokens * size * of_stack
     return total
 
 
 def memory(parameters: int, trained: int, activations: float = 0) -> dict[str, float]:
     """GiB on one device without sharding: fp32 weights, gradients and two moments of AdamW; activations in bytes."""
-    found = {"weights": 4 * parameters / 2**30, "gradients and AdamW": 12 * trained / 2**30}
+    gibibytes = {"weights": 4 * parameters / 2**30, "gradients and AdamW": 12 * trained / 2**30}
     if activations:
-        found["activations"] = activations / 2**30
-    return found | {"total": sum(found.values())}
+        gibibytes["activations"] = activations / 2**30
+    return gibibytes | {"total": sum(gibibytes.values())}

@@ -147,6 +147,7 @@ class Stage:
             settings = read_adapter_settings(model_args.adapter, "adapter")
             add_adapter(model, settings, str(model_args.model_name_or_path), learns)
         trainer = self.trainer(model, config, **parts)
+        # A frozen encoder learns no further language.
         encoder = encoder_of(model)
         if any(parameter.requires_grad for parameter in encoder.parameters()):
             model.config.languages = encoder.config.languages = sorted(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from pathlib import Path
 
 import torch
@@ -31,19 +32,22 @@ def start_model(
     Without a decoder of its own, a checkpoint or backbone gets that of `args.decoder`, or a new one if `args.shape` has
     fields of a decoder (`decoder_layers`). A stage whose encoder alone learns needs none.
     """
-    shape = dict(args.shape)
+    shape = args.shape
     name = args.model_name_or_path
     # A new model of the shape, or an encoder around a pretrained backbone.
     if not name and not args.backbone:
         model: Model = EchoForTranslation(new_config(shape, tokenizer, languages))
     elif args.backbone:
-        own = {"pooling": pooling} | {
-            key: shape.pop(key) for key in ("pooling", "embedding_size") if key in shape
-        }
         with opening(args.backbone) as place:
-            check_backbone(args.backbone, EchoConfig.get_config_dict(place)[0].get("model_type"))
+            values, _ = EchoConfig.get_config_dict(place)
+            check_backbone(args.backbone, values.get("model_type"))
             model = EchoEncoder.from_backbone(
-                place, **own, attention="both", languages=languages, dtype=torch.float32
+                place,
+                pooling=shape.get("pooling", pooling),
+                embedding_size=shape.get("embedding_size"),
+                attention="both",
+                languages=languages,
+                dtype=torch.float32,
             )
     else:
         with opening(name) as place:
@@ -67,9 +71,9 @@ def start_model(
     # What has no decoder gets a new one where the shape has fields of it.
     if isinstance(model, EchoForTranslation):
         return model
-    of_decoder = {key: value for key, value in shape.items() if key in OF_DECODER}
-    if of_decoder:
-        decoder = EchoDecoder(decoder_config(of_decoder, model.config, tokenizer))
+    decoder_shape = {key: value for key, value in shape.items() if key in OF_DECODER}
+    if decoder_shape:
+        decoder = EchoDecoder(decoder_config(decoder_shape, model.config, tokenizer))
         return EchoForTranslation.from_parts(model, decoder)
     if learns != "encoder":
         raise ValueError(
@@ -90,16 +94,13 @@ def with_decoder(model: Model, name: str | Path, tokenizer: EchoTokenizer) -> Ec
 def check_tokenizer(name: str | Path, tokenizer: EchoTokenizer, size: int) -> None:
     """Raises ValueError where the tokenizer beside a decoder is not that of the run, in the tokens that it knows."""
     try:
-        own = load_tokenizer(name)
+        decoder_tokenizer = load_tokenizer(name)
     except (OSError, ValueError):  # weights alone: nothing to compare
         return
-    wanted, found = (
-        {number: token for token, number in each.get_vocab().items() if number < size}
-        for each in (tokenizer, own)
-    )
-    for number in sorted(found):
-        if wanted.get(number) != found[number]:
+    tokens = {number: token for token, number in tokenizer.get_vocab().items()}
+    for token, number in sorted(decoder_tokenizer.get_vocab().items(), key=itemgetter(1)):
+        if number < size and tokens.get(number) != token:
             raise ValueError(
-                f"decoder: {name} has another tokenizer (token {number} is {found[number]!r}, here "
-                f"{wanted.get(number)!r}): give a decoder that was trained on the encoder's tokenizer"
+                f"decoder: {name} has another tokenizer (token {number} is {token!r}, here "
+                f"{tokens.get(number)!r}): give a decoder that was trained on the encoder's tokenizer"
             )

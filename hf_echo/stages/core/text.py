@@ -55,6 +55,7 @@ def text_lengths(
     if positions:
         sides = ("source", "target", "negatives")[: min(encoder_sides, 3)]
         longest = max(data.longest()[side] for side in sides)
+        # The prompt in front of a text takes positions, too.
         room = positions - overhead["prefix"]
         if longest > room:
             raise ValueError(
@@ -66,10 +67,11 @@ def text_lengths(
 def same_text(inputs: Mapping[str, Any]) -> Callable[[slice], torch.Tensor]:
     """A function of rows of this process: (rows, N) bool, targets of all processes that are no negatives of a row, as
     source or target is the same text. Every process must call `same_text`."""
-    keys_of_all = {name: gather_with_grad(inputs[name])[0] for name in KEYS}
+    all_keys = {name: gather_with_grad(inputs[name])[0] for name in KEYS}
 
     def of_rows(rows: slice) -> torch.Tensor:
-        source, target = (inputs[name][rows, None] == keys_of_all[name][None] for name in KEYS)
+        # (rows, N) for each side
+        source, target = (inputs[name][rows, None] == all_keys[name][None] for name in KEYS)
         return source | target
 
     return of_rows
@@ -77,10 +79,10 @@ def same_text(inputs: Mapping[str, Any]) -> Callable[[slice], torch.Tensor]:
 
 def learned_positions(model: nn.Module) -> int:
     """Number of positions of a text that have a learned vector; 0 for a backbone that has none."""
-    found = [
-        module for name, module in model.named_modules() if name.endswith("position_embeddings")
-    ]
-    tables = [module for module in found if isinstance(module, nn.Embedding)]
-    # RoBERTa's first ones
-    unused = (0 if table.padding_idx is None else table.padding_idx + 1 for table in tables)
-    return min((len(table.weight) - first for table, first in zip(tables, unused)), default=0)
+    positions = []
+    for name, module in model.named_modules():
+        if name.endswith("position_embeddings") and isinstance(module, nn.Embedding):
+            # RoBERTa counts from behind the number of padding.
+            first = 0 if module.padding_idx is None else module.padding_idx + 1
+            positions.append(len(module.weight) - first)
+    return min(positions, default=0)

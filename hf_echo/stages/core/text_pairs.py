@@ -59,12 +59,12 @@ def load_dev_sets(args: DataArguments) -> dict[str, DevSet]:
     return dev_sets
 
 
-def _dev_rows(name: str, given: Any) -> Dataset:
+def _dev_rows(name: str, source: Any) -> Dataset:
     """Rows of a dev set: a path, or a mapping with path and split; without split `dev_split` chooses it."""
-    options = dict(given) if isinstance(given, dict) else {"path": given}
+    options = source if isinstance(source, dict) else {"path": source}
     if not options.get("path") or options.keys() - {"path", "split"}:
         raise ValueError(
-            f"dev_data.{name} is {given!r}: give a path, or a mapping with path and split"
+            f"dev_data.{name} is {source!r}: give a path, or a mapping with path and split"
         )
     try:
         split = options["split"] if "split" in options else dev_split(options["path"])
@@ -87,16 +87,16 @@ def load_tokenizer(
     """The tokenizer that the recipe names, or the checkpoint's; else one trained on the data."""
     name = args.tokenizer_name_or_path or args.model_name_or_path or args.backbone
     if name:
-        found = AutoTokenizer.from_pretrained(snapshot(name))
-        return found if isinstance(found, EchoTokenizer) else EchoTokenizer.around(found)
+        named = AutoTokenizer.from_pretrained(snapshot(name))
+        return named if isinstance(named, EchoTokenizer) else EchoTokenizer.around(named)
     if isinstance(dataset, PreparedParallel):
         tokenizer: EchoTokenizer = AutoTokenizer.from_pretrained(dataset.folder / TOKENIZER)
         return tokenizer
     from ...vocabulary import train_tokenizer
 
-    texts = concatenate_datasets(
-        [dataset.select_columns([c]).rename_column(c, "text") for c in ("source", "target")]
-    )
+    sources = dataset.select_columns(["source"]).rename_column("source", "text")
+    targets = dataset.select_columns(["target"]).rename_column("target", "text")
+    texts = concatenate_datasets([sources, targets])
     return train_tokenizer((row["text"] for row in texts), args.vocab_size, max_length=max_length)
 
 
@@ -134,6 +134,5 @@ def load_with(load: Callable[..., Any], name: str, options: dict[str, Any]) -> A
     except TypeError as error:  # an option that does not exist, or a value of a wrong kind
         if not options:
             raise
-        raise ValueError(
-            f"data_options: {str(error).replace(f'{load.__name__}() ', '')}"
-        ) from error
+        reason = str(error).replace(f"{load.__name__}() ", "")
+        raise ValueError(f"data_options: {reason}") from error

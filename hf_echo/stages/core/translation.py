@@ -67,9 +67,8 @@ class TranslationTrainer(CoreTrainer):
         for name, module in model.named_modules():
             if name in bottleneck:
                 module.requires_grad_(model.bottleneck)
-            elif (".cross_attn." in name or "cross_attention" in name) and name.rpartition(".")[
-                2
-            ] in attention:
+            in_cross_attention = ".cross_attn." in name or "cross_attention" in name
+            if in_cross_attention and name.rpartition(".")[2] in attention:
                 module.requires_grad_(not model.bottleneck)
         if not args.translation_weight:
             model.decoder.requires_grad_(False)
@@ -80,13 +79,17 @@ class TranslationTrainer(CoreTrainer):
         tokenizer: EchoTokenizer,
         model: EchoEncoder | EchoForTranslation,
     ) -> TranslationCollator:
-        known = model.config.decoder.vocab_size if model.config.decoder else len(tokenizer)
+        # A decoder may know the first ids of the vocabulary alone.
+        decoder_vocab_size = None
+        decoder = model.config.decoder
+        if decoder and decoder.vocab_size < len(tokenizer):
+            decoder_vocab_size = decoder.vocab_size
         return TranslationCollator(
             tokenizer,
             language_drop=args.language_drop,
             decoder_fraction=args.decoder_fraction if args.translation_weight else 0.0,
             seed=args.seed,
-            decoder_vocab_size=known if known < len(tokenizer) else None,
+            decoder_vocab_size=decoder_vocab_size,
             **self.collator_options(args),
         )
 
@@ -124,10 +127,8 @@ class TranslationTrainer(CoreTrainer):
 
     def forward(self, model: nn.Module, inputs: dict[str, Any]) -> EchoTranslationOutput:
         """The model's output; its loss is the translation loss, by chunks and without logits."""
-        keys = ("input_ids", "attention_mask", "decoder_input_ids", "labels")
-        given = {key: inputs[key] for key in keys if key in inputs}
-        return (
-            model(**given, loss_function=self.loss_function())
-            if "labels" in given
-            else model(**given)
-        )
+        names = ("input_ids", "attention_mask", "decoder_input_ids", "labels")
+        tensors = {name: inputs[name] for name in names if name in inputs}
+        if "labels" not in tensors:
+            return model(**tensors)
+        return model(**tensors, loss_function=self.loss_function())

@@ -81,9 +81,8 @@ class EmmaXConfig(MaskingConfig):
 
     def __post_init__(self):
         super().__post_init__()
-        if len(self.temperatures) != self.ranks - 1 or self.temperatures != sorted(
-            {*self.temperatures}
-        ):
+        rising = sorted({*self.temperatures})
+        if len(self.temperatures) != self.ranks - 1 or self.temperatures != rising:
             raise ValueError(
                 f"{self.ranks} ranks need {self.ranks - 1} rising temperatures, got {self.temperatures}"
             )
@@ -149,8 +148,9 @@ class EmmaX(EncoderWithHead):
     @torch.no_grad()
     def move_momentum(self) -> None:
         """Move the momentum encoder towards the encoder, once in each optimizer step."""
-        for own, other in zip(self.momentum.parameters(), self.encoder.parameters(), strict=True):
-            own.lerp_(other, 1 - self.decay)
+        pairs = zip(self.momentum.parameters(), self.encoder.parameters(), strict=True)
+        for follower, leader in pairs:
+            follower.lerp_(leader, 1 - self.decay)
 
     @torch.no_grad()
     def enqueue(self, keys: torch.Tensor) -> None:
@@ -185,32 +185,40 @@ class EmmaXTrainer(MaskingTrainer):
         args = self.args
         emma = self.accelerator.unwrap_model(model)
         phase = args.phase(self.state.global_step)
+        # Both texts of each pair; without translations one of them, by lot.
         n = len(inputs["index"])
         rows = torch.arange(2 * n, device=inputs["index"].device)
-        pairs = phase != "em" or args.parallel
-        if not pairs:
+        reads_pairs = phase != "em" or args.parallel
+        if not reads_pairs:
             rows = rows[:n] + n * inputs["side"]
         if self._moved_in_step != self.state.global_step:
             emma.move_momentum()
             self._moved_in_step = self.state.global_step
         out = model(inputs, rows)
         query = out["query"]
-        keys, offset = gather_with_grad(out["key"])
         mixture = out["mean"], out["log_sigma"], out["logits"]
+
+        # Keys of all devices, then the queue. (queries, keys): which key is of the same text, which of a translation.
+        batch_keys, offset = gather_with_grad(out["key"])
         queue = emma.queue[: int(emma.queued)].clone()
-        own = torch.zeros(len(query), len(keys) + len(queue), dtype=torch.bool, device=query.device)
-        own.diagonal(offset).fill_(True)
-        same = torch.zeros_like(own)
-        if pairs:  # all texts with this target are translations of each other
+        keys = torch.cat([batch_keys, queue])
+        same_text = torch.zeros(len(query), len(keys), dtype=torch.bool, device=query.device)
+        same_text.diagonal(offset).fill_(True)
+        translated = torch.zeros_like(same_text)
+        if reads_pairs:  # all texts with this target are translations of each other
             meaning = inputs["target_key"].repeat(2)
-            same[:, : len(keys)] = meaning[:, None] == gather_with_grad(meaning)[0][None]
-            same &= ~own
-        keys = torch.cat([keys, queue])
+            all_meanings, _ = gather_with_grad(meaning)
+            translated[:, : len(batch_keys)] = meaning[:, None] == all_meanings[None]
+            translated &= ~same_text
+
+        # The losses of the phase, and the masked language model.
         if phase == "em":
-            parts, counts = self.em_parts(emma, mixture, query, keys, same, own)
+            parts, counts = self.em_parts(emma, mixture, query, keys, translated, same_text)
         else:
-            parts, counts = self.pair_parts(emma, mixture, query, keys, same, own, phase)
-        emma.enqueue(keys[: len(keys) - len(queue)])
+            parts, counts = self.pair_parts(
+                emma, mixture, query, keys, translated, same_text, phase
+            )
+        emma.enqueue(batch_keys)
         weights = {name: args.mixture_weight if name == "mixture" else 1.0 for name in parts}
         if "mlm" in out:
             parts["mlm"] = out["mlm"]
@@ -229,34 +237,34 @@ class EmmaXTrainer(MaskingTrainer):
         mixture: Mixture,
         query: torch.Tensor,
         keys: torch.Tensor,
-        same: torch.Tensor,
-        own: torch.Tensor,
+        translated: torch.Tensor,
+        same_text: torch.Tensor,
         phase: str,
     ) -> PartsWithCounts:
         """InfoNCE of translations; and the mixture on keys whose rank is known."""
         args = self.args
         # Rank 1 is a translation, rank 2 any other.
-        ranks = torch.where(same, 1, 2)
+        ranks = torch.where(translated, 1, 2)
         loss = ranking_contrastive_loss(
-            query, keys, ranks, temperatures=[args.contrastive_temperature], exclude=own
+            query, keys, ranks, temperatures=[args.contrastive_temperature], exclude=same_text
         )
         parts = {"contrastive": loss["rank_1"]}
         counts = {"contrastive": len(query)}
         if phase == "mixture":
             # Points between a translation and a drawn sentence have a known rank.
             x = query.detach().repeat_interleave(args.interpolations, 0)
-            near = keys[same.long().argmax(1)].repeat_interleave(args.interpolations, 0)
-            drawn = torch.randint(len(keys), (len(x),), device=x.device)
-            between, of_share = interpolated_keys(
-                near, keys[drawn], torch.rand(len(x), device=x.device), args.ranks
-            )
+            translations = keys[translated.long().argmax(1)]
+            translations = translations.repeat_interleave(args.interpolations, 0)
+            strangers = keys[torch.randint(len(keys), (len(x),), device=x.device)]
+            shares = torch.rand(len(x), device=x.device)
+            between, known_ranks = interpolated_keys(translations, strangers, shares, args.ranks)
+            known_ranks = known_ranks[:, None]
             posterior = gmm_log_posterior(x - between, torch.zeros_like(x[:1]), *mixture)
-            parts["mixture"] = gmm_loss(posterior, of_share[:, None], smoothing=args.smoothing)
+            parts["mixture"] = gmm_loss(posterior, known_ranks, smoothing=args.smoothing)
             counts["mixture"] = len(x)
-            # The mixture follows these points, without a gradient.
-            self.follow(
-                emma, (x * between).sum(1)[:, None], of_share[:, None], posterior.argmax(-1) + 1
-            )
+            # The running means follow these points, without a gradient.
+            cosines = (x * between).sum(1)[:, None]
+            self.follow(emma, cosines, known_ranks, posterior.argmax(-1) + 1)
         return parts, counts
 
     def em_parts(
@@ -265,10 +273,11 @@ class EmmaXTrainer(MaskingTrainer):
         mixture: Mixture,
         query: torch.Tensor,
         keys: torch.Tensor,
-        same: torch.Tensor,
-        own: torch.Tensor,
+        translated: torch.Tensor,
+        same_text: torch.Tensor,
     ) -> PartsWithCounts:
         """Each side learns the ranks that the other one gives."""
+        # (queries, keys) ranks: a translation has the best one, whatever the mixture or the encoder says.
         args = self.args
         cosines = query.detach() @ keys.T
         posterior = gmm_log_posterior(query.detach(), keys, *mixture)
@@ -276,29 +285,33 @@ class EmmaXTrainer(MaskingTrainer):
         if emma.rank_means.isnan().any():  # no warm-up: equal steps
             start = torch.linspace(0.9, 0.0, args.ranks, device=query.device)
             emma.rank_means.copy_(torch.where(emma.rank_means.isnan(), start, emma.rank_means))
-        by_encoder = nearest_ranks(cosines, emma.rank_means).masked_fill(same, 1)
+        by_encoder = nearest_ranks(cosines, emma.rank_means).masked_fill(translated, 1)
         self.follow(emma, cosines, by_mixture, by_mixture)
-        by_mixture = by_mixture.masked_fill(same, 1)
-        options = dict(temperatures=args.temperatures, exclude=own)
-        parts = ranking_contrastive_loss(query, keys, by_mixture, **options)
-        counts = {
-            name: int(((by_mixture == r) & ~own).any(1).sum()) for r, name in enumerate(parts, 1)
-        }
+        by_mixture = by_mixture.masked_fill(translated, 1)
+
+        # The encoder learns the mixture's ranks; a rank's loss is a mean over the queries with a key of this rank.
+        parts = ranking_contrastive_loss(
+            query, keys, by_mixture, temperatures=args.temperatures, exclude=same_text
+        )
+        counts = {}
+        for rank, name in enumerate(parts, 1):
+            has_key = ((by_mixture == rank) & ~same_text).any(1)
+            counts[name] = int(has_key.sum())
         # A sentence and its own key count for the mixture and the means, as in the authors' code.
         parts["mixture"] = gmm_loss(posterior, by_encoder, smoothing=args.smoothing)
-        return parts, counts | {"mixture": own.numel()}
+        counts["mixture"] = same_text.numel()
+        return parts, counts
 
     def follow(
         self, emma: EmmaX, cosines: torch.Tensor, ranks: torch.Tensor, by_mixture: torch.Tensor
     ) -> None:
         """Update the running mean cosines with the pairs of all devices, and count the mixture's ranks."""
-        of_all = [gather_with_grad(values.flatten())[0] for values in (cosines, ranks)]
-        emma.rank_means.copy_(
-            update_means(emma.rank_means, *of_all, momentum=self.args.rank_momentum)
-        )
-        self.rank_counts += torch.bincount(
-            by_mixture.flatten().cpu() - 1, minlength=self.args.ranks
-        )
+        args = self.args
+        all_cosines, _ = gather_with_grad(cosines.flatten())
+        all_ranks, _ = gather_with_grad(ranks.flatten())
+        means = update_means(emma.rank_means, all_cosines, all_ranks, momentum=args.rank_momentum)
+        emma.rank_means.copy_(means)
+        self.rank_counts += torch.bincount(by_mixture.flatten().cpu() - 1, minlength=args.ranks)
 
     def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
         """Also the share of pairs in each rank since the last evaluation, and the spread of the queue (1: no collapse).

@@ -24,7 +24,8 @@ from ..core.plan import Stack, Start, activation_memory, memory, size_of_echo, w
 from ..core.stage import Stage
 from ..core.text import TextConfig, text_lengths
 
-MASK, POOLING = "<mask>", "cls"
+MASK = "<mask>"
+POOLING = "cls"
 
 
 @dataclass
@@ -43,7 +44,8 @@ class EncoderWithHead(nn.Module):
 
     def __init__(self, encoder: EchoEncoder, head: nn.Module):
         super().__init__()
-        self.encoder, self.head = encoder, head
+        self.encoder = encoder
+        self.head = head
 
     @property
     def token_matrix(self) -> torch.Tensor:

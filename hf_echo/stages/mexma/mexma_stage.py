@@ -129,10 +129,10 @@ class Mexma(EncoderWithHead):
             n = len(ids) // 2
             side = inputs["side"]
             row = torch.arange(n, device=ids.device)
-            hidden = row + n * side
             clean = row + n * (1 - side)
             context = self.encoder(ids[clean], mask[clean]).sentence_embedding
-            return {"unmasking": self.unmask(inputs, hidden, context, token_gradients)[0]}
+            loss, _ = self.unmask(inputs, row + n * side, context, token_gradients)
+            return {"unmasking": loss}
         source, target = self.encoder(ids, mask).sentence_embedding.chunk(2)
         out = {"source": source, "target": target}
         # Both sides are masked, each with the other's embedding as context.
@@ -168,10 +168,9 @@ class Mexma(EncoderWithHead):
         # The losses of source and target are reported apart.
         parts = 2 if len(rows) == len(inputs["labels"]) else 1
         matrix = self.token_matrix
-        losses = [
-            self.head.loss(s, matrix, y)
-            for s, y in zip(states.chunk(parts), labels.chunk(parts), strict=True)
-        ]
+        losses = []
+        for part_states, part_labels in zip(states.chunk(parts), labels.chunk(parts), strict=True):
+            losses.append(self.head.loss(part_states, matrix, part_labels))
         return *losses, output.sentence_embedding
 
 
@@ -186,17 +185,13 @@ class MexmaTrainer(MaskingTrainer):
     def part_sizes(self, inputs: dict[str, Any]) -> dict[str, int]:
         if "labels" not in inputs:
             return {}
-        counts = (inputs["labels"] != -100).sum(1)
-        n = len(counts) // 2
-        side = inputs["side"]
-        source = counts[:n]
-        target = counts[n:]
-        sizes = {"unmasking_source": source.sum(), "unmasking_target": target.sum()}
+        masked = (inputs["labels"] != -100).sum(1)  # (2 n,) tokens of each text
+        source, target = masked.chunk(2)
+        by_lot = torch.where(inputs["side"] == 1, target, source)
         return {
-            k: int(v)
-            for k, v in (
-                sizes | {"unmasking": torch.where(side == 1, target, source).sum()}
-            ).items()
+            "unmasking_source": int(source.sum()),
+            "unmasking_target": int(target.sum()),
+            "unmasking": int(by_lot.sum()),
         }
 
     def encoded(
@@ -246,12 +241,14 @@ class MexmaTrainer(MaskingTrainer):
 
             def losses(rows: slice) -> dict[str, torch.Tensor]:
                 options = dict(
-                    logit_scale=self.args.logit_scale, margin=0.0, offset=offset + rows.start
+                    logit_scale=self.args.logit_scale,
+                    margin=0.0,
+                    offset=offset + rows.start,
+                    exclude=is_same(rows),
                 )
-                options["exclude"] = is_same(rows)
-                there = contrastive_loss(source[rows], all_target, **options)
-                back = contrastive_loss(target[rows], all_source, **options)
-                return {"alignment": (there + back) / 2}
+                forward = contrastive_loss(source[rows], all_target, **options)
+                backward = contrastive_loss(target[rows], all_source, **options)
+                return {"alignment": (forward + backward) / 2}
 
             return loss_by_blocks(losses, len(source))["alignment"]
         # a mean over dimensions, where `mse_loss` has the sum
@@ -260,11 +257,16 @@ class MexmaTrainer(MaskingTrainer):
     def koleo(self, out: Mapping[str, torch.Tensor], inputs: Mapping[str, Any]) -> torch.Tensor:
         """Mean of both texts. Equal targets count once: no loss can spread them. A batch of one pair has none."""
         key = inputs["target_key"]
-        first = ~(key[:, None] == key[None]).tril(-1).any(1)
-        sides = [side for side in (out["source"], out["target"][first]) if len(side) > 1]
-        return sum(
-            (koleo_loss(side) for side in sides), start=0.0 * out["source"].float().sum()
-        ) / max(len(sides), 1)
+        is_first = ~(key[:, None] == key[None]).tril(-1).any(1)
+        total = (
+            0.0 * out["source"].float().sum()
+        )  # DDP waits for a gradient, also where there is no side
+        sides = 0
+        for embeddings in (out["source"], out["target"][is_first]):
+            if len(embeddings) > 1:
+                total = total + koleo_loss(embeddings)
+                sides += 1
+        return total / max(sides, 1)
 
 
 class MexmaStage(MaskingStage):

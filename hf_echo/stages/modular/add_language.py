@@ -29,6 +29,9 @@ from .folder import LANGUAGES, check_modular, languages_of, pivot_of
 
 logger = logging.getLogger(__name__)
 
+# partner language -> columns source (in it), target and, of triplets, negative (in the new language)
+PairsOfPartners = dict[str, dict[str, list[str]]]
+
 
 def add_language(  # noqa: PLR0913 (the options of `hf-echo modular add-language`)
     model: str | Path,
@@ -84,30 +87,32 @@ def add_language(  # noqa: PLR0913 (the options of `hf-echo modular add-language
 
     # The data, and of the model the languages that they need: the pivot, and partners of the pairs.
     earlier = languages_of(model)
-    read: dict[str, dict[str, dict[str, list[str]]]] = {}
+    pairs: dict[str, PairsOfPartners] = {}
     for name, file in data.items():
         if name != "texts" and file is not None:
             partners = [language] if name == "paraphrases" else earlier
-            read[name] = _pairs(file, language, partners, pivot)
-    needed = {pivot} & set(earlier)
+            pairs[name] = _pairs(file, language, partners, pivot)
+    needed = {pivot}.intersection(earlier)
     for name in ("cross_paraphrases", "parallel"):
-        needed |= set(read.get(name, ()))
-    lines = [line for line in read_texts(texts) if line.strip()] if texts is not None else None
+        needed.update(pairs.get(name, ()))
+    lines = None
+    if texts is not None:
+        lines = [line for line in read_texts(texts) if line.strip()]
     opened = open_modular(model, sorted(needed))
     module = opened[0]
-    losses = _train(opened, language, lines, read, settings)
+    losses = _train(opened, language, lines, pairs, settings)
 
     # What the folder of the language says about itself.
+    files = {}
+    for name, file in data.items():
+        if file is not None:
+            files[name] = {"name": Path(file).name, "sha256": _digest(file)}
     module.notes[language] = {
         # Adapters belong to exactly one backbone; a pivot without data trains nothing.
         "backbone": fingerprint(Path(model) / "model.safetensors"),
         "losses": losses,
         "settings": settings if module.parts[language] else {},
-        "data": {
-            name: {"name": Path(f).name, "sha256": _digest(f)}
-            for name, f in data.items()
-            if f is not None
-        },
+        "data": files,
     }
     result = {"language": language, "parts": module.parts[language], **losses}
     if output_dir is None:
@@ -134,8 +139,8 @@ def _check(model: str | Path, language: str, data: dict[str, Any]) -> str:
     check_modular(model)
     checked_language(language)
     pivot = pivot_of(model)
-    here = languages_of(model)
-    if language in here:
+    languages = languages_of(model)
+    if language in languages:
         raise ValueError(
             f"{model} has {language} already: remove its folder {LANGUAGES}/{language} first"
         )
@@ -145,7 +150,7 @@ def _check(model: str | Path, language: str, data: dict[str, Any]) -> str:
             continue
         if language == pivot:
             raise ValueError(f"{language} is the pivot, which is not aligned: leave out {name}")
-        if pivot not in here:
+        if pivot not in languages:
             raise ValueError(
                 f"{model} does not have the pivot {pivot} yet: add {pivot} first, then align {language}"
             )
@@ -160,15 +165,19 @@ def _check(model: str | Path, language: str, data: dict[str, Any]) -> str:
 
 
 def _train(
-    opened: SentenceTransformer, language: str, lines: list[str] | None, read: dict, s: dict
+    opened: SentenceTransformer,
+    language: str,
+    lines: list[str] | None,
+    pairs: dict[str, PairsOfPartners],
+    settings: dict[str, Any],
 ) -> dict[str, float]:
     """Train the parts in the paper's order; returns their mean losses."""
     from .training import PairSet, train_masked, train_pairs
 
     module = opened[0]
     losses = {}
-    common = {name: s[name] for name in ("batch_size", "seed")}
-    of_pairs = common | {name: s[name] for name in ("epochs", "learning_rate")}
+    common = {name: settings[name] for name in ("batch_size", "seed")}
+    pair_settings = common | {name: settings[name] for name in ("epochs", "learning_rate")}
     with tempfile.TemporaryDirectory() as scratch:
         # Vocabulary and language adapter, by masked language modelling; or the backbone's vocabulary as it is.
         if lines is None:
@@ -176,7 +185,7 @@ def _train(
         else:
             old = module.backbone.get_input_embeddings().weight.detach()
             tokenizer, rows = language_vocabulary(
-                module.tokenizer, old, lines, s["vocab_size"], seed=s["seed"]
+                module.tokenizer, old, lines, settings["vocab_size"], seed=settings["seed"]
             )
             module.add_language(language, tokenizer, rows.contiguous())
             module.add_part(language, "language_adapter")
@@ -185,29 +194,29 @@ def _train(
                 language,
                 lines,
                 scratch,
-                steps=s["mlm_steps"],
-                learning_rate=s["mlm_learning_rate"],
-                max_length=s["max_length"],
+                steps=settings["mlm_steps"],
+                learning_rate=settings["mlm_learning_rate"],
+                max_length=settings["max_length"],
                 **common,
             )
         # The sentence adapter, in the language itself.
-        if "paraphrases" in read:
+        if "paraphrases" in pairs:
             module.add_part(language, "sentence_adapter")
-            pair_sets = [PairSet("paraphrases", language, read["paraphrases"][language])]
+            pair_sets = [PairSet("paraphrases", language, pairs["paraphrases"][language])]
             losses["sentence_adapter"] = train_pairs(
-                opened, language, "sentence_adapter", pair_sets, scratch, **of_pairs
+                opened, language, "sentence_adapter", pair_sets, scratch, **pair_settings
             )
         # The alignment to the pivot, or to all languages before it.
         pair_sets = []
-        for first, columns in read.get("cross_paraphrases", {}).items():
+        for first, columns in pairs.get("cross_paraphrases", {}).items():
             pair_sets.append(PairSet("paraphrases", first, columns))
-        for first, columns in read.get("parallel", {}).items():
+        for first, columns in pairs.get("parallel", {}).items():
             pair_sets.append(PairSet("parallel", first, columns))
         if pair_sets:
             module.add_part(language, "alignment")
-            of_pairs["batch_size"] = s["alignment_batch_size"]
+            pair_settings["batch_size"] = settings["alignment_batch_size"]
             losses["alignment"] = train_pairs(
-                opened, language, "alignment", pair_sets, scratch, **of_pairs
+                opened, language, "alignment", pair_sets, scratch, **pair_settings
             )
     module.learn(language, ())
     module.eval()
@@ -223,10 +232,8 @@ def _save(module: ModularEncoder, folder: str | Path, language: str) -> None:
     unfinished.rename(place)
 
 
-def _pairs(
-    file: str | Path, language: str, partners: Sequence[str], pivot: str
-) -> dict[str, dict[str, list[str]]]:
-    """Partner language -> columns source (in it), target and `negative` (in `language`).
+def _pairs(file: str | Path, language: str, partners: Sequence[str], pivot: str) -> PairsOfPartners:
+    """The pairs of a file by partner.
 
     Pairs may be given either way round. A file without languages has the only partner, or the pivot.
     """
@@ -237,29 +244,32 @@ def _pairs(
         rows = load_parallel(file)
 
     # The partner's text is the source, whichever way round a pair is given; a triplet has its order.
-    of_partner: dict[str, dict[str, list[str]]] = {}
+    of_partner: PairsOfPartners = {}
     for row in rows:
         sides = [(row["source_lang"], row["source"]), (row["target_lang"], row["target"])]
         negatives = row.get("hard_negatives")
-        if sides[0][0] not in partners and not negatives:
+        if row["source_lang"] not in partners and not negatives:
             sides.reverse()
-        first = sides[0][0]
-        if first not in partners or sides[1][0] != language:
+        (first, text), (second, translation) = sides
+        if first not in partners or second != language:
             pair = f"{row['source_lang']}-{row['target_lang']}"
             raise ValueError(
                 f"{file}: a pair is {pair}, it must be {language} with {', '.join(partners)}"
             )
         columns = of_partner.setdefault(first, {"source": [], "target": [], "negative": []})
-        columns["source"].append(sides[0][1])
-        columns["target"].append(sides[1][1])
+        columns["source"].append(text)
+        columns["target"].append(translation)
         columns["negative"] += (negatives or [])[:1]
 
     # A data set of sentence-transformers has the column `negative` in all of its rows or in none.
     for columns in of_partner.values():
-        if len(columns["negative"]) not in (0, len(columns["source"])):
-            some = f"{len(columns['negative'])} of {len(columns['source'])} rows have a negative"
-            raise ValueError(f"{file}: {some}; give pairs and triplets in files of their own")
-        if not columns["negative"]:
+        negatives = len(columns["negative"])
+        count = len(columns["source"])
+        if negatives not in (0, count):
+            raise ValueError(
+                f"{file}: {negatives} of {count} rows have a negative; give pairs and triplets in files of their own"
+            )
+        if not negatives:
             del columns["negative"]
     return of_partner
 

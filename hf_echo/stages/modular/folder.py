@@ -13,7 +13,8 @@ from ...utils.folders import write_folder
 from ...utils.hub import snapshot
 from ...utils.lineage import write_lineage
 
-LANGUAGES, SETTINGS = "languages", "modular.json"
+LANGUAGES = "languages"
+SETTINGS = "modular.json"
 CODE = "sentence_transformer_modular"
 
 
@@ -41,13 +42,15 @@ def modular_backbone(
         raise ValueError(f"{output_dir} is a modular encoder with languages: name another folder")
     # The backbone alone, of an Echo checkpoint or of any encoder.
     place = snapshot(base)
-    is_echo = PreTrainedConfig.get_config_dict(place)[0].get("model_type") == "echo"
-    opened = (EchoEncoder.from_pretrained if is_echo else EchoEncoder.from_backbone)(
-        place, dtype=torch.float32
-    )
+    config, _ = PreTrainedConfig.get_config_dict(place)
+    if config.get("model_type") == "echo":
+        encoder = EchoEncoder.from_pretrained(place, dtype=torch.float32)
+    else:
+        encoder = EchoEncoder.from_backbone(place, dtype=torch.float32)
     tokenizer = AutoTokenizer.from_pretrained(place)
-    tokenizer = plain(tokenizer) if isinstance(tokenizer, EchoTokenizer) else tokenizer
-    module = ModularEncoder(opened.backbone, tokenizer, pivot, max_seq_length)
+    if isinstance(tokenizer, EchoTokenizer):
+        tokenizer = plain(tokenizer)
+    module = ModularEncoder(encoder.backbone, tokenizer, pivot, max_seq_length)
     pooling = Pooling(module.get_embedding_dimension(), pooling_mode="mean")
     # A SentenceTransformer whose module is the file beside it.
     with write_folder(output_dir) as out:
@@ -69,11 +72,11 @@ def check_modular(folder: str | Path) -> None:
 
 
 def languages_of(folder: str | Path) -> list[str]:
-    return sorted(
-        p.name
-        for p in (Path(folder) / LANGUAGES).glob("*")
-        if p.is_dir() and not p.name.startswith(".")
-    )
+    languages = []
+    for place in Path(folder, LANGUAGES).glob("*"):
+        if place.is_dir() and not place.name.startswith("."):  # one that is being written has a dot
+            languages.append(place.name)
+    return sorted(languages)
 
 
 def pivot_of(folder: str | Path) -> str:

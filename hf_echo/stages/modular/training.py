@@ -38,7 +38,8 @@ class MaskedLanguageModel(nn.Module):
 
     def __init__(self, encoder: Any, language: str):
         super().__init__()
-        self.encoder, self.language = encoder, language
+        self.encoder = encoder
+        self.language = language
         width = encoder.backbone.config.hidden_size
         self.transform = nn.Sequential(nn.Linear(width, width), nn.GELU(), nn.LayerNorm(width))
         self.bias = nn.Parameter(torch.zeros(encoder.embeddings[language].num_embeddings))
@@ -47,14 +48,13 @@ class MaskedLanguageModel(nn.Module):
         self, input_ids: torch.Tensor, attention_mask: torch.Tensor, labels: torch.Tensor
     ) -> dict:
         states = self.encoder.token_states(self.language, input_ids, attention_mask)
-        chosen = labels != IGNORED
+        is_masked = labels != IGNORED
+        matrix = self.encoder.embeddings[self.language].weight
         logits = F.linear(
-            self.transform(states[chosen]), self.encoder.embeddings[self.language].weight, self.bias
-        )
-        loss = F.cross_entropy(
-            logits.float(), labels[chosen], reduction="sum"
-        ) / chosen.sum().clamp(min=1)
-        return {"loss": loss}
+            self.transform(states[is_masked]), matrix, self.bias
+        )  # (masked, vocabulary)
+        total = F.cross_entropy(logits.float(), labels[is_masked], reduction="sum")
+        return {"loss": total / is_masked.sum().clamp(min=1)}  # a batch may have no masked token
 
 
 class CosineLoss(nn.Module):
@@ -100,15 +100,10 @@ def train_masked(
     """Embeddings and language adapter by masked language modelling; returns the mean loss."""
     tokenizer = encoder.tokenizers[language]
     # Texts as ids of the language's own vocabulary.
-    rows = [
-        {
-            "input_ids": tokenizer(text, truncation=True, max_length=max_length, verbose=False)[
-                "input_ids"
-            ]
-        }
-        for text in texts
-        if text.strip()
-    ]
+    rows = []
+    for text in texts:
+        encoding = tokenizer(text, truncation=True, max_length=max_length, verbose=False)
+        rows.append({"input_ids": encoding["input_ids"]})
     encoder.learn(language, ("embeddings", "language_adapter"))
     # transformers masks and trains.
     arguments = TrainingArguments(
@@ -166,9 +161,8 @@ def train_pairs(
             loss = either_direction(model)
         datasets[pairs.name] = Dataset.from_dict(pairs.columns)
         losses[pairs.name] = loss
-        prompts[pairs.name] = {
-            name: pairs.first if name == "source" else language for name in pairs.columns
-        }
+        prompts[pairs.name] = dict.fromkeys(pairs.columns, language) | {"source": pairs.first}
+    # All other parts are frozen, those of other languages too.
     model[0].learn(language, (part,))
     arguments = SentenceTransformerTrainingArguments(
         **_common(output_dir, **common),

@@ -15,7 +15,7 @@ from transformers import AutoTokenizer
 from ...data.documents import TokenizedDocuments, flat_sentences, load_documents
 from ...inference.any_encoder import any_encoder
 from ...inference.embedding_store import VectorRows, frozen_embeddings
-from ...inference.encode import opening
+from ...inference.encode import evaluating, opening
 from ...languages import ENGLISH
 from ...losses import translation_loss
 from ...modeling import EchoTokenizer, SpectrumConfig, SpectrumForCausalLM, SpectrumModel
@@ -99,8 +99,8 @@ class DocumentCollator:
         keys = []
         numbers = []
         for row in rows:
-            wanted = np.arange(row["first"], row["first"] + len(row["sentences"]))
-            document = self.document(row, torch.from_numpy(self.embeddings[wanted]), rng)
+            places = np.arange(row["first"], row["first"] + len(row["sentences"]))
+            document = self.document(row, torch.from_numpy(self.embeddings[places]), rng)
             documents.append(document)
             # Slot 0 of a document is its beginning.
             slots = len(document.embeddings) + 1
@@ -112,12 +112,17 @@ class DocumentCollator:
             batch["labels"][batch["labels"] >= self.vocab_size] = IGNORE
             batch["input_ids"][batch["input_ids"] >= self.vocab_size] = self.unknown
         # Padding belongs to no document.
-        real = batch["document_ids"] >= 0
-        for name, values in (("slot_documents", numbers), ("slot_keys", keys)):
-            batch[name] = torch.full(real.shape, -1).masked_scatter_(
-                real, torch.from_numpy(np.concatenate(values))
-            )
-        return batch | {"index": torch.tensor([row["index"] for row in rows])}
+        is_slot = batch["document_ids"] >= 0  # (rows, slots)
+        batch["slot_documents"] = _padded(numbers, is_slot)
+        batch["slot_keys"] = _padded(keys, is_slot)
+        batch["index"] = torch.tensor([row["index"] for row in rows])
+        return batch
+
+
+def _padded(values: list[np.ndarray], is_slot: torch.Tensor) -> torch.Tensor:
+    """The values of all documents, one after the other, in the places that are slots; -1 in the others."""
+    flat = torch.from_numpy(np.concatenate(values))
+    return torch.full(is_slot.shape, -1).masked_scatter_(is_slot, flat)
 
 
 class SpectrumTrainer(CoreTrainer):
@@ -150,20 +155,19 @@ class SpectrumTrainer(CoreTrainer):
         model.tower.requires_grad_(True)
         model.tower.next_embedding.requires_grad_(False)  # of the warm-up; no token loss reaches it
         for name, parameter in model.decoder.named_parameters():
-            reads = "cross_att" in name or "embedding_projection" in name
-            parameter.requires_grad_(args.train_decoder or reads)
+            reads_tower = "cross_att" in name or "embedding_projection" in name
+            parameter.requires_grad_(args.train_decoder or reads_tower)
 
     def make_collator(
         self, args: SpectrumStageConfig, tokenizer: EchoTokenizer, model: Any
     ) -> DocumentCollator:
+        decoder = self.spectrum.decoder
         return DocumentCollator(
             self.embeddings,
             self.document,
             args.row_length,
             pad_token_id=tokenizer.pad_token_id or 0,
-            vocab_size=self.spectrum.decoder.vocab_size
-            if self.spectrum.decoder is not None
-            else None,
+            vocab_size=None if decoder is None else decoder.vocab_size,
             unknown=getattr(tokenizer, "sep_token_id", None) or 0,
             seed=args.seed,
         )
@@ -178,8 +182,8 @@ class SpectrumTrainer(CoreTrainer):
         return {"language_model": int((inputs["labels"] != IGNORE).sum())}
 
     def loss_parts(self, model: nn.Module, inputs: dict[str, Any]) -> LossParts:
-        given = {name: value for name, value in inputs.items() if name not in NOT_OF_THE_MODEL}
-        loss = model(**given, loss_function=translation_loss).loss
+        tensors = {name: value for name, value in inputs.items() if name not in NOT_OF_THE_MODEL}
+        loss = model(**tensors, loss_function=translation_loss).loss
         return {"language_model": loss}, {"language_model": 1.0}
 
     def measure(
@@ -201,25 +205,22 @@ class SpectrumTrainer(CoreTrainer):
     def dev_batches(self, dev: DevDocuments) -> Iterator[dict[str, torch.Tensor]]:
         """Batches of a dev set on the model's device, as in training."""
         rows = tokenized_documents(dev.rows, self.tokenizer, self.args)
-        collate = replace(
-            self.make_collator(self.args, self.tokenizer, None), embeddings=dev.embeddings()
-        )
+        collator = self.make_collator(self.args, self.tokenizer, None)
+        collate = replace(collator, embeddings=dev.embeddings())
         for start in range(0, len(rows), 8):
             batch = collate([rows[i] for i in range(start, min(start + 8, len(rows)))])
             yield {name: value.to(self.args.device) for name, value in batch.items()}
 
     @torch.no_grad()
     def _dev_nll(self, model: SpectrumForCausalLM, dev: DevDocuments) -> float:
-        was_training = model.training
         total = 0.0
         count = 0
-        model.eval()
-        for batch in self.dev_batches(dev):
-            parts, _ = self.loss_parts(model, batch)
-            tokens = self.part_sizes(batch)["language_model"]
-            total = total + parts["language_model"].item() * tokens
-            count = count + tokens
-        model.train(was_training)
+        with evaluating(model):
+            for batch in self.dev_batches(dev):
+                parts, _ = self.loss_parts(model, batch)
+                tokens = self.part_sizes(batch)["language_model"]
+                total += parts["language_model"].item() * tokens
+                count += tokens
         return round(total / max(count, 1), 4)
 
 
@@ -256,10 +257,10 @@ class SpectrumStage(Stage):
         return load_with(load_documents, data.train_data, data.data_options)
 
     def load_dev_sets(self, data: DataArguments) -> dict[str, DevDocuments]:
-        found = {name: load_documents(source) for name, source in data.dev_data.items()}
-        return {
-            name: DevDocuments(rows, data.teacher, data.cache_dir) for name, rows in found.items()
-        }
+        dev_sets = {}
+        for name, source in data.dev_data.items():
+            dev_sets[name] = DevDocuments(load_documents(source), data.teacher, data.cache_dir)
+        return dev_sets
 
     def open_processor(
         self, model: ModelArguments, rows: Dataset, config: SpectrumStageConfig, resume: str | None
@@ -271,8 +272,8 @@ class SpectrumStage(Stage):
                 "tokenizer_name_or_path is missing: the tokenizer of the token decoder, or of the encoder"
             )
         with opening(name) as place:
-            found: Any = AutoTokenizer.from_pretrained(place)
-        return found if hasattr(found, "text_ids") else EchoTokenizer.around(found)
+            tokenizer: Any = AutoTokenizer.from_pretrained(place)
+        return tokenizer if hasattr(tokenizer, "text_ids") else EchoTokenizer.around(tokenizer)
 
     def prepare(
         self,

@@ -32,10 +32,10 @@ from ..core.plan import Start, count, start_or_shape, with_total
 
 def check_shape(shape: dict[str, Any]) -> None:
     """Raises ValueError for a field that a tower does not have, or a value that it cannot have."""
-    known = {field.name for field in fields(SpectrumConfig)} - {"decoder"}
+    names = {field.name for field in fields(SpectrumConfig)} - {"decoder"}
     for name in shape:
-        if name not in known:
-            raise ValueError(f"shape: a tower has no field {name!r}{did_you_mean(name, known)}")
+        if name not in names:
+            raise ValueError(f"shape: a tower has no field {name!r}{did_you_mean(name, names)}")
     check_activations(shape)
     try:
         SpectrumConfig(**shape)
@@ -87,13 +87,11 @@ def join(tower: SpectrumModel, decoder_name: str) -> SpectrumForCausalLM:
     with opening(decoder_name) as place:
         kind = AutoConfig.from_pretrained(place).model_type
         if kind not in ("echo", "echo_decoder"):
-            way = (
-                f"; convert it first: hf-echo convert llama {decoder_name} OUT"
-                if kind == "llama"
-                else ""
-            )
+            fix = ""
+            if kind == "llama":
+                fix = f"; convert it first: hf-echo convert llama {decoder_name} OUT"
             raise ValueError(
-                f"decoder: {decoder_name} is a model of type {kind!r}, not an Echo checkpoint{way}"
+                f"decoder: {decoder_name} is a model of type {kind!r}, not an Echo checkpoint{fix}"
             )
         decoder = EchoDecoder.from_pretrained(place, dtype=torch.float32)
         # The tower predicts embeddings in its own scale; the decoder's projection takes it up.
@@ -121,6 +119,7 @@ def plan(model_args: ModelArguments, args: CoreConfig, start: Start) -> Spectrum
     )
     if tower is None or not model_args.decoder:
         return tower
+    # Of a checkpoint, a release or a decoder alone.
     decoder = start.config("decoder", model_args.decoder, (EchoConfig, EchoDecoderConfig))
     # a release with the decoder in a folder
     if isinstance(decoder, EchoConfig) and decoder.decoder is None:

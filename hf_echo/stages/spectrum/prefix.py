@@ -21,7 +21,8 @@ from ..core.arguments import ModelArguments
 from .base import SpectrumStage, SpectrumStageConfig, SpectrumTrainer
 from .parts import load_spectrum
 
-CONTINUE, REBUILD = "Continue the document:", "Repeat the document:"
+CONTINUE = "Continue the document:"
+REBUILD = "Repeat the document:"
 
 
 @dataclass
@@ -48,9 +49,9 @@ class PrefixTrainer(SpectrumTrainer):
         tokenizer: EchoTokenizer,
         **kwargs: Any,
     ):
-        self.prompts = {
-            text: prompt_ids(model.config, tokenizer, text) for text in (CONTINUE, REBUILD)
-        }
+        self.prompts = {}  # text of a prompt -> its ids
+        for text in (CONTINUE, REBUILD):
+            self.prompts[text] = prompt_ids(model.config, tokenizer, text)
         self.space = tokenizer.text_ids([" "])[0]
         super().__init__(model, args, tokenizer=tokenizer, **kwargs)
 

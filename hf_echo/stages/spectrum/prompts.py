@@ -73,14 +73,14 @@ def draw_prompt(row: Mapping[str, Any], rng: np.random.Generator) -> Prompt:
     if choices:
         style = int(rng.integers(len(FORMATS)))
         kind = pick(tuple(TARGETS))
-        numbered = [
-            dict(number=i + 1, letter=chr(65 + i), small=chr(97 + i), choice=choice)
-            for i, choice in enumerate(choices)
-        ]
-        lines = [FORMATS[style].format(**values) for values in numbered]
+        lines = []
+        ids = []
+        for i, choice in enumerate(choices):
+            names = {"number": i + 1, "letter": chr(ord("A") + i), "small": chr(ord("a") + i)}
+            lines.append(FORMATS[style].format(**names, choice=choice))
+            ids.append(IDS[style].format(**names))
         parts.append(pick(CHOICES).format(choices=pick(JOINS).join(lines)))
         parts.append(pick(TARGETS[kind]))
-        ids = [IDS[style].format(**values) for values in numbered]
         options = {"id": ids, "answer": choices, "both": lines}[kind]
         answer = options[choices.index(answer)]
     return Prompt(pick(SYSTEMS), "\n\n".join(parts), answer, options)
@@ -97,13 +97,8 @@ def written_prompt(prompt: Prompt, tokenizer: Any) -> list[int]:
         return tokenizer.text_ids([f"{prompt.system}\n\n{prompt.user}\n\nAnswer: "])[0]
     ids = []
     for role, text in (("system", prompt.system), ("user", prompt.user), ("assistant", "")):
-        ids += [
-            header,
-            *_exact_ids(tokenizer, role),
-            end_of_header,
-            *_exact_ids(tokenizer, f"\n\n{text}"),
-            end_of_turn,
-        ]
+        ids += [header, *_exact_ids(tokenizer, role), end_of_header]
+        ids += [*_exact_ids(tokenizer, f"\n\n{text}"), end_of_turn]
     return ids[:-1]  # the model writes the end of its own turn
 
 

@@ -56,19 +56,16 @@ class TasksTrainer(SpectrumTrainer):
         prompt = draw_prompt(row, rng)
         start = [self.spectrum.start_token_id, *written_prompt(prompt, self.tokenizer)]
         target = [*self.tokenizer.text_ids([prompt.target])[0], self.spectrum.decoder.eos_token_id]
-        segment = Segment(
-            [*start, *target[: self.args.max_target + 1]], len(start), len(vectors) + 1
-        )
+        written = target[: self.args.max_target + 1]
+        segment = Segment([*start, *written], len(start), len(vectors) + 1)
         return PackedDocument(vectors, prefix=len(vectors), segments=[segment])
 
     def batch_lengths(self) -> np.ndarray:
         tasks = self.train_dataset.tasks
-        texts = self.tokenizer.text_ids
-        blocks = [
-            " ".join([q or "", *c, a])
-            for q, c, a in zip(tasks["question"], tasks["choices"], tasks["answer"])
-        ]
-        costs = np.array([len(ids) for ids in texts(blocks)])
+        texts = []
+        for question, choices, answer in zip(tasks["question"], tasks["choices"], tasks["answer"]):
+            texts.append(" ".join([question or "", *choices, answer]))
+        costs = np.array([len(ids) for ids in self.tokenizer.text_ids(texts)])
         windows = self.train_dataset.windows
         return windows[:, 2] + costs[windows[:, 0]] + PROMPT_TOKENS
 

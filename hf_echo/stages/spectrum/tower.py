@@ -59,21 +59,26 @@ class TowerTrainer(SpectrumTrainer):
         has_next = _has_next(inputs)
         # The last slot of a document has no next one.
         predicted = predictions[:, :-1][has_next]
-        target, document, key = (
-            inputs[name][:, 1:][has_next] for name in ("embeddings", "slot_documents", "slot_keys")
-        )
+        target = inputs["embeddings"][:, 1:][has_next]
+        document = inputs["slot_documents"][:, 1:][has_next]
+        key = inputs["slot_keys"][:, 1:][has_next]
         if self.args.objective == "mse":
             return {"next_embedding": mse_loss(predicted, target)}, {"next_embedding": 1.0}
         # Candidates of all processes.
         all_target, offset = gather_with_grad(target)
-        all_document = gather_with_grad(document)[0]
-        all_key = gather_with_grad(key)[0]
-        everything = dict(
-            all_target=all_target, all_document=all_document, all_key=all_key, offset=offset
-        )
-        options = dict(logit_scale=self.args.logit_scale, negatives=self.args.negatives)
+        all_document, _ = gather_with_grad(document)
+        all_key, _ = gather_with_grad(key)
         loss = next_embedding_loss(
-            predicted, target, document=document, key=key, **everything, **options
+            predicted,
+            target,
+            document=document,
+            key=key,
+            all_target=all_target,
+            all_document=all_document,
+            all_key=all_key,
+            offset=offset,
+            logit_scale=self.args.logit_scale,
+            negatives=self.args.negatives,
         )
         return {"next_embedding": loss}, {"next_embedding": 1.0}
 
@@ -91,8 +96,8 @@ class TowerTrainer(SpectrumTrainer):
         for name, dev in dev_sets.items():
             ends = np.cumsum([len(row) for row in dev.rows["sentences"]])
             documents = np.split(dev.embeddings(), ends[:-1])
-            found = next_sentence_retrieval(documents, tower_predictions(model, documents))
-            metrics[f"{prefix}_{name}_next_sentence_error"] = round(100 - found["prediction"], 2)
+            accuracy = next_sentence_retrieval(documents, tower_predictions(model, documents))
+            metrics[f"{prefix}_{name}_next_sentence_error"] = round(100 - accuracy["prediction"], 2)
         if metrics:
             metrics[f"{prefix}_next_sentence_error"] = float(np.mean(list(metrics.values())))
         return metrics

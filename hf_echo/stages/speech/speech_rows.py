@@ -31,14 +31,16 @@ from ..core.text_pairs import load_with
 RATE = 16_000  # samples a second, in which lengths are counted
 OF_EXTRACTOR = ("features", "num_mel_bins", "stride")
 OF_MODEL = (
-    *("audio_config", "embedding_size", "pooler_layers", "pooler_hidden_size", "pooler_heads"),
-    *("pooler_intermediate_size", "pooler_dropout"),
+    "audio_config",
+    "embedding_size",
+    "pooler_layers",
+    "pooler_hidden_size",
+    "pooler_heads",
+    "pooler_intermediate_size",
+    "pooler_dropout",
 )
 # by type of audio model; the others read samples
-FEATURES = {
-    "wav2vec2-bert": "log-mel",
-    "whisper": "whisper",
-}
+FEATURES = {"wav2vec2-bert": "log-mel", "whisper": "whisper"}
 
 
 @dataclass
@@ -55,8 +57,8 @@ class SpeechDev:
         texts = teacher_texts(self.rows)
         key = f"{self.teacher} {fingerprint(self.teacher)}"
         sides = frozen_embeddings(texts, any_encoder(self.teacher), key, self.cache_dir)
-        own, english = (side[np.arange(len(self.rows))] for side in sides)
-        return own, english, texts["source"], texts["target"]
+        transcribed, english = (side[np.arange(len(self.rows))] for side in sides)
+        return transcribed, english, texts["source"], texts["target"]
 
 
 def speech_table(speech: np.ndarray, dev: SpeechDev) -> Table:
@@ -67,24 +69,32 @@ def speech_table(speech: np.ndarray, dev: SpeechDev) -> Table:
     Args:
         speech: (rows, d) embeddings of the audio.
     """
-    text, english, texts, english_texts = dev.texts
+    transcribed, english, texts, english_texts = dev.texts
     codes = np.array(dev.rows["lang"])
-    distance = np.square(speech - text).sum(1)
+    distances = np.square(speech - transcribed).sum(1)
     rows = []
     for lang in sorted(set(codes.tolist())):
-        own = np.flatnonzero(codes == lang)
-        row: dict[str, Any] = {"lang": lang, "rows": len(own), "mse": float(distance[own].mean())}
-        for name, vectors, words in (
-            ("xsim", text, texts),
-            ("xsim_english", english, english_texts),
-        ):
-            # Equal texts are equally right; one row alone has no neighbour.
-            gold = text_groups([words[i] for i in own])
-            row[name] = (
-                xsim(speech[own], vectors[own], gold=gold).error_rate if len(own) > 1 else None
-            )
-        rows.append(row)
+        places = np.flatnonzero(codes == lang)
+        rows.append(
+            {
+                "lang": lang,
+                "rows": len(places),
+                "mse": float(distances[places].mean()),
+                "xsim": _error_rate(speech, transcribed, texts, places),
+                "xsim_english": _error_rate(speech, english, english_texts, places),
+            }
+        )
     return Table(rows).with_average(("mse", "xsim", "xsim_english"))
+
+
+def _error_rate(
+    speech: np.ndarray, vectors: np.ndarray, texts: list[str], places: np.ndarray
+) -> float | None:
+    """xsim of these rows; None of one row, which has no neighbour. Equal texts are equally right."""
+    if len(places) < 2:
+        return None
+    gold = text_groups([texts[place] for place in places])
+    return xsim(speech[places], vectors[places], gold=gold).error_rate
 
 
 def load(data: DataArguments) -> Dataset:
@@ -100,8 +110,8 @@ def load(data: DataArguments) -> Dataset:
 def load_dev(data: DataArguments) -> dict[str, SpeechDev]:
     """`dev_data`: {name: speech data, or a mapping of `load_speech` arguments with `path`}."""
     sets = {}
-    for name, given in data.dev_data.items():
-        options = dict(given) if isinstance(given, dict) else {"path": given}
+    for name, source in data.dev_data.items():
+        options = dict(source) if isinstance(source, dict) else {"path": source}
         path = options.pop("path", None)
         if not path:
             raise ValueError(f"dev_data.{name} names no path: give a table, a folder or a Hub name")
@@ -111,17 +121,21 @@ def load_dev(data: DataArguments) -> dict[str, SpeechDev]:
 
 def teacher_texts(rows: Dataset) -> Dataset:
     """What the teacher reads: source is the transcription, target its English, or the transcription without one."""
-    english = rows["english"] if "english" in rows.column_names else [None] * len(rows)
     # lists: from_dict reads a Column one row at a time
-    text = rows["text"][:]
-    lang = rows["lang"][:]
-    target = [
-        (en, ENGLISH) if en else (own, code)
-        for en, own, code in zip(english, text, lang, strict=True)
-    ]
-    texts, codes = map(list, zip(*target, strict=True))
+    targets = rows["text"][:]
+    target_langs = rows["lang"][:]
+    if "english" in rows.column_names:
+        for row, english in enumerate(rows["english"][:]):
+            if english:
+                targets[row] = english
+                target_langs[row] = ENGLISH
     return Dataset.from_dict(
-        {"source": text, "source_lang": lang, "target": texts, "target_lang": codes}
+        {
+            "source": rows["text"][:],
+            "source_lang": rows["lang"][:],
+            "target": targets,
+            "target_lang": target_langs,
+        }
     )
 
 
@@ -143,6 +157,7 @@ def selected(dataset: Dataset, data_args: DataArguments, config: Any) -> Dataset
     if len(kept) < len(dataset):
         dataset = dataset.select(kept)
         lengths = lengths[kept]
+    # OS Eq. 1 sees the audio that is left, not what was too long.
     if config.sampling_exponent is None:
         return dataset
     return dataset.select(sampled_rows(dataset, lengths, config.sampling_exponent, config.seed))
@@ -160,28 +175,27 @@ def data_table(rows: Dataset, seconds: np.ndarray) -> dict[str, Any]:
 
     Rows that sampling repeats count once.
     """
-    names = {
-        name: rows[name][:] if name in rows.column_names else ""
-        for name in ("lang", "source", "speaker")
-    }
-    paths = [row["path"] or row["bytes"] for row in rows["audio"]]
-    table = DataFrame(names | {"path": paths, "hours": seconds / 3600}).fillna("")
-    voices = table[table.speaker != ""].groupby("source").speaker.unique()
+    table = DataFrame({"path": [row["path"] or row["bytes"] for row in rows["audio"]]})
+    table["hours"] = seconds / 3600
+    for name in ("lang", "source", "speaker"):
+        table[name] = rows[name][:] if name in rows.column_names else ""
+    table = table.fillna("")
     # A recording can have several rows: its hours count once.
-    counted = [
-        {
-            "lang": lang,
-            "source": source,
-            "voices": len({*own.speaker} - {""}),
-            "recordings": own.path.nunique(),
-        }
-        | {"hours": float(own.drop_duplicates("path").hours.sum())}
-        for (lang, source), own in table.groupby(["lang", "source"])
-    ]
-    return {
-        "rows": counted,
-        "voices": {source: sorted(own)[:MAX_VOICES] for source, own in voices.items()},
-    }
+    counts = []
+    for (lang, source), group in table.groupby(["lang", "source"]):
+        recordings = group.drop_duplicates("path")
+        counts.append(
+            {
+                "lang": lang,
+                "source": source,
+                "voices": len({*group.speaker} - {""}),
+                "recordings": len(recordings),
+                "hours": float(recordings.hours.sum()),
+            }
+        )
+    voices = table[table.speaker != ""].groupby("source").speaker.unique()
+    names = {source: sorted(speakers)[:MAX_VOICES] for source, speakers in voices.items()}
+    return {"rows": counts, "voices": names}
 
 
 def new_config(shape: dict[str, Any]) -> EchoSpeechConfig:
@@ -194,23 +208,24 @@ def new_config(shape: dict[str, Any]) -> EchoSpeechConfig:
     Raises:
         ValueError: an unknown field, or values that do not fit together.
     """
-    known = (*OF_MODEL, *OF_EXTRACTOR)
-    for field in sorted(set(map(str, shape)) - set(known)):
-        raise ValueError(f"unknown shape field {field!r}{did_you_mean(field, known)}")
+    names = (*OF_MODEL, *OF_EXTRACTOR)
+    for field in sorted(set(map(str, shape)) - set(names)):
+        raise ValueError(f"unknown shape field {field!r}{did_you_mean(field, names)}")
     values = {key: value for key, value in shape.items() if key in OF_MODEL}
+    # The first layer is as wide as what the extractor gives.
     extractor = new_extractor(shape)
     audio = values.get("audio_config")
     if isinstance(audio, dict) and extractor.features != "samples":
         name = "num_mel_bins"
         width = extractor.num_mel_bins
-        of = "num_mel_bins"
+        formula = "num_mel_bins"
         if extractor.features == "log-mel":
             name = "feature_projection_input_dim"
             width = width * extractor.stride
-            of = "num_mel_bins * stride"
+            formula = "num_mel_bins * stride"
         if audio.setdefault(name, width) != width:
             raise ValueError(
-                f"shape.audio_config.{name} is {audio[name]}, the extractor gives {of} = {width}"
+                f"shape.audio_config.{name} is {audio[name]}, the extractor gives {formula} = {width}"
             )
     try:
         return EchoSpeechConfig(**values)
@@ -221,11 +236,11 @@ def new_config(shape: dict[str, Any]) -> EchoSpeechConfig:
 
 
 def new_extractor(shape: dict[str, Any]) -> EchoAudioFeatureExtractor:
+    options = {name: shape[name] for name in OF_EXTRACTOR if name in shape}
     audio = shape.get("audio_config")
-    of_type = FEATURES.get(audio.get("model_type") if isinstance(audio, dict) else None, "samples")
-    return EchoAudioFeatureExtractor(
-        **{"features": of_type} | {k: shape[k] for k in OF_EXTRACTOR if k in shape}
-    )
+    if isinstance(audio, dict):
+        options.setdefault("features", FEATURES.get(audio.get("model_type"), "samples"))
+    return EchoAudioFeatureExtractor(**{"features": "samples"} | options)
 
 
 def check_shape(shape: dict[str, Any]) -> None:

@@ -19,6 +19,7 @@ from torch import nn
 
 from ...data.speech.batches import SpeechCollator, SpeechRows
 from ...inference.embedding_store import VectorRows
+from ...inference.encode import evaluating
 from ...inference.encode_speech import encode_speech, open_speech_encoder
 from ...losses import contrastive_loss, gather_with_grad, mse_loss
 from ...modeling import EchoAudioFeatureExtractor, EchoSpeechConfig, EchoSpeechEncoder
@@ -116,9 +117,9 @@ class SpeechTrainer(CoreTrainer):
     def freeze(self, model: EchoSpeechEncoder, args: SpeechConfig) -> None:
         """DDP waits for gradients of all that learns: parts that no loss reads are frozen."""
         for name, parameter in model.audio.named_parameters():
-            learns = not args.frozen_layers or (
-                args.frozen_layers > 0 and layer_of(name) >= args.frozen_layers
-            )
+            learns = args.frozen_layers == 0
+            if args.frozen_layers > 0:
+                learns = layer_of(name) >= args.frozen_layers
             # no loss reads masked_spec_embed where transformers' SpecAugment is off
             parameter.requires_grad_(learns and not name.endswith("masked_spec_embed"))
 
@@ -176,18 +177,23 @@ class SpeechTrainer(CoreTrainer):
 
         The speech also chooses among `candidates` other texts, which cost nothing: the teacher's embeddings are there.
         """
+        # (rows, rows of all processes): which have the same meaning
         all_target, offset = gather_with_grad(target)
         all_student, _ = gather_with_grad(student)
-        own = inputs["meaning"]
-        same = own[:, None] == gather_with_grad(own)[0][None]
+        meaning = inputs["meaning"]
+        all_meanings, _ = gather_with_grad(meaning)
+        is_same = meaning[:, None] == all_meanings[None]
         options = dict(logit_scale=self.args.logit_scale, margin=0.0, offset=offset)
-        backward = contrastive_loss(target, all_student, exclude=same, **options)
+        backward = contrastive_loss(target, all_student, exclude=is_same, **options)
+        # Further columns for the candidates that only the speech has.
         if self.args.candidates:
-            others = torch.randint(len(self.train_dataset), (self.args.candidates,)).to(own.device)
-            all_target = torch.cat([all_target, self.target(others).to(all_target.dtype)])
-            meanings = torch.from_numpy(self.train_dataset.meanings).to(own.device)[others]
-            same = torch.cat([same, own[:, None] == meanings[None]], 1)
-        return (contrastive_loss(student, all_target, exclude=same, **options) + backward) / 2
+            drawn = torch.randint(len(self.train_dataset), (self.args.candidates,))
+            drawn = drawn.to(meaning.device)
+            all_target = torch.cat([all_target, self.target(drawn).to(all_target.dtype)])
+            drawn_meanings = torch.from_numpy(self.train_dataset.meanings).to(drawn.device)[drawn]
+            is_same = torch.cat([is_same, meaning[:, None] == drawn_meanings[None]], 1)
+        forward = contrastive_loss(student, all_target, exclude=is_same, **options)
+        return (forward + backward) / 2
 
     def save_model(self, output_dir: str | None = None, *args: Any, **kwargs: Any) -> None:
         """As usual, with what the card says about the data."""
@@ -211,15 +217,13 @@ class SpeechTrainer(CoreTrainer):
     ) -> dict[str, float]:
         """Means over languages, then over sets: `mse` (OS 5), `xsim` of speech to its own transcription,
         `xsim_english` to the English text."""
-        was_training = model.training
-        model.eval()
         measured = {}
-        for name, dev in dev_sets.items():
-            speech = encode_speech(
-                model, self.tokenizer, dev.rows["audio"], max_seconds=self.args.max_seconds
-            )
-            measured[name] = speech_table(speech, dev)
-        model.train(was_training)
+        with evaluating(model):
+            for name, dev in dev_sets.items():
+                speech = encode_speech(
+                    model, self.tokenizer, dev.rows["audio"], max_seconds=self.args.max_seconds
+                )
+                measured[name] = speech_table(speech, dev)
         if tables is not None:
             tables.update(measured)
         return averages(measured, self.metrics, prefix)
@@ -227,8 +231,8 @@ class SpeechTrainer(CoreTrainer):
 
 def layer_of(name: str) -> int:
     """Number of the layer that a parameter of an audio model belongs to; -1: of none."""
-    found = re.search(r"(?:^|\.)layers\.(\d+)\.", name)
-    return int(found[1]) if found else -1
+    match = re.search(r"(?:^|\.)layers\.(\d+)\.", name)
+    return int(match[1]) if match else -1
 
 
 @torch.no_grad()
