@@ -12,7 +12,6 @@ from transformers import AutoTokenizer, XLMRobertaConfig, XLMRobertaModel
 from hf_echo import inference
 from hf_echo.checkpoints import convert_encoder, trim_checkpoint
 from hf_echo.checkpoints.trim_vocabulary import sample_texts
-from hf_echo.steps.run import run_operation
 from hf_echo.utils.lineage import read_lineage
 
 COMMAND = "vocabulary trim"
@@ -20,26 +19,38 @@ KEPT = ["le chat dort", "un chien et un chat dorment"]
 DROPPED = ["quelques extraordinaires bibliothèques"]
 
 
-def write_texts(place, rows):
-    lines = []
-    for lang, texts in rows.items():
-        lines += [json.dumps({"lang": lang, "text": text}) for text in texts]
-    (place / "texts.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return place / "texts.jsonl"
+def write_texts(place, texts_of: dict[str, list[str]]):
+    file = place / "texts.jsonl"
+    with file.open("w", encoding="utf-8") as lines:
+        for lang, texts in texts_of.items():
+            for text in texts:
+                lines.write(json.dumps({"lang": lang, "text": text}) + "\n")
+    return file
 
 
-def vectors_of(folder):
+def vectors_of(folder) -> np.ndarray:
     return SentenceTransformer(str(folder), device="cpu").encode(KEPT)
+
+
+def size_of(folder) -> int:
+    """Tokens of its tokenizer."""
+    return len(AutoTokenizer.from_pretrained(folder))
+
+
+def ids_of(tokenizer, old) -> list[int]:
+    """The old ids of a trimmed tokenizer's tokens, in their new order."""
+    tokens = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
+    return old.convert_tokens_to_ids(tokens)
 
 
 @pytest.fixture(scope="module")
 def xlm_r(toy, tmp_path_factory):
     """A converted XLM-R whose matrix has more rows than its unigram tokenizer tokens, with <mask> as the last."""
     place = tmp_path_factory.mktemp("xlm_r")
-    words = set(" ".join(KEPT + DROPPED).split())
+    words = sorted(set(" ".join(KEPT + DROPPED).split()))
     pieces = [("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), ("▁", -4.0)]
     pieces += [(character, -9.0) for character in sorted(set("".join(words)))]
-    pieces += [(f"▁{word}", -5.0) for word in sorted(words)]
+    pieces += [(f"▁{word}", -5.0) for word in words]
     backend = Tokenizer(models.Unigram(pieces, unk_id=3))
     backend.pre_tokenizer = pre_tokenizers.Metaspace()
     backend.add_special_tokens(["<mask>"])
@@ -59,14 +70,17 @@ def xlm_r(toy, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def trimmed(xlm_r, tmp_path_factory):
-    """(folder, report) of the encoder with the tokens of KEPT, which are all but three."""
+def keep(xlm_r) -> int:
+    """All tokens but the three of DROPPED."""
+    return size_of(xlm_r) - 3
+
+
+@pytest.fixture(scope="module")
+def trimmed(xlm_r, keep, tmp_path_factory):
+    """(folder, report) of the encoder with the tokens of KEPT."""
     place = tmp_path_factory.mktemp("trimmed")
-    keep = len(AutoTokenizer.from_pretrained(xlm_r)) - 3
-    report = trim_checkpoint(
-        xlm_r, place / "out", write_texts(place, {"fra_Latn": KEPT}), keep=keep
-    )
-    return place / "out", report
+    texts = write_texts(place, {"fra_Latn": KEPT})
+    return place / "out", trim_checkpoint(xlm_r, place / "out", texts, keep=keep)
 
 
 def test_texts_of_kept_tokens_keep_their_embeddings(xlm_r, trimmed):
@@ -74,9 +88,8 @@ def test_texts_of_kept_tokens_keep_their_embeddings(xlm_r, trimmed):
     assert np.array_equal(vectors_of(folder), vectors_of(xlm_r))
 
 
-def test_the_matrix_has_a_row_for_each_kept_token(xlm_r, trimmed):
+def test_the_matrix_has_a_row_for_each_kept_token(keep, trimmed):
     folder, _ = trimmed
-    keep = len(AutoTokenizer.from_pretrained(xlm_r)) - 3
     model = SentenceTransformer(str(folder), device="cpu")
     assert len(model.tokenizer) == keep
     assert model.tokenizer.mask_token_id == keep - 1
@@ -98,12 +111,11 @@ def test_the_report_counts_tokens_of_a_text(xlm_r, trimmed):
     old = AutoTokenizer.from_pretrained(xlm_r)
     lengths = [len(old(text, add_special_tokens=False)["input_ids"]) for text in KEPT]
     mean = round(float(np.mean(lengths)), 2)
-    assert report["tokens_per_sentence"]["fra_Latn"] == {"before": mean, "after": mean}
-    assert report["tokens_per_sentence"]["average"] == {"before": mean, "after": mean}
+    for row in ("fra_Latn", "average"):
+        assert report["tokens_per_sentence"][row] == {"before": mean, "after": mean}
 
 
-def test_the_command_writes_report_into_lineage(xlm_r, run, tmp_path):
-    keep = len(AutoTokenizer.from_pretrained(xlm_r)) - 3
+def test_the_command_writes_report_into_lineage(xlm_r, keep, run, tmp_path):
     texts = write_texts(tmp_path, {"fra_Latn": KEPT})
     code, out, err = run(xlm_r, tmp_path / "out", "--texts", texts, "--keep", keep)
     assert code == 0, err
@@ -116,68 +128,77 @@ ENGLISH = ["one red cat sleeps.", "two blue dog runs."]
 
 
 @pytest.fixture(scope="module")
-def small_release(toy_folders, tmp_path_factory):
-    """(folder, report) of a release with thirty tokens fewer."""
+def whole_release(toy_folders):
+    """(model, tokenizer)"""
+    return inference.load_translator(toy_folders["release"], dtype="fp32")
+
+
+@pytest.fixture(scope="module")
+def small_release(toy_folders, whole_release, tmp_path_factory):
+    """(model, tokenizer) of a release with thirty tokens fewer."""
     place = tmp_path_factory.mktemp("release")
     texts = write_texts(place, {"fra_Latn": FRENCH, "eng_Latn": ENGLISH})
-    keep = len(AutoTokenizer.from_pretrained(toy_folders["release"])) - 30
-    return place / "out", trim_checkpoint(toy_folders["release"], place / "out", texts, keep=keep)
+    keep = len(whole_release[1]) - 30
+    trim_checkpoint(toy_folders["release"], place / "out", texts, keep=keep)
+    return inference.load_translator(place / "out", dtype="fp32")
 
 
 @pytest.mark.parametrize("function", [inference.encode, inference.translate])
-def test_a_release_computes_as_before(toy_folders, small_release, function):
-    folder, _ = small_release
-    before = function(
-        *inference.load_translator(toy_folders["release"], dtype="fp32"), FRENCH, "fra_Latn"
-    )
-    after = function(*inference.load_translator(folder, dtype="fp32"), FRENCH, "fra_Latn")
+def test_a_release_computes_as_before(whole_release, small_release, function):
+    before = function(*whole_release, FRENCH, "fra_Latn")
+    after = function(*small_release, FRENCH, "fra_Latn")
     assert np.array_equal(after, before)
 
 
-def test_the_decoder_of_a_release_loses_the_same_rows(toy_folders, small_release):
-    folder, report = small_release
-    decoder = inference.load_translator(folder, dtype="fp32")[0].decoder
-    old_size = len(AutoTokenizer.from_pretrained(toy_folders["release"]))
-    assert (report["old_tokens"], report["tokens"]) == (old_size, old_size - 30)
+def test_the_decoder_of_a_release_loses_the_same_rows(whole_release, small_release):
+    model, tokenizer = small_release
+    decoder = model.decoder
+    assert len(tokenizer) == len(whole_release[1]) - 30
     assert decoder.lm_head.weight.shape[0] == decoder.config.vocab_size
 
 
 @pytest.mark.parametrize("role", ["cls", "sep", "bos", "eos", "pad"])
-def test_special_tokens_of_a_release_move_in_all_configurations(toy_folders, small_release, role):
-    folder, _ = small_release
-    model, tokenizer = inference.load_translator(folder, dtype="fp32")
+def test_special_tokens_of_a_release_move_in_all_configurations(whole_release, small_release, role):
+    model, tokenizer = small_release
     token_id = getattr(tokenizer, f"{role}_token_id")
     assert getattr(model.encoder.config, f"{role}_token_id") == token_id
     assert getattr(model.decoder.config, f"{role}_token_id") == token_id
-    old_token = getattr(AutoTokenizer.from_pretrained(toy_folders["release"]), f"{role}_token")
+    old_token = getattr(whole_release[1], f"{role}_token")
     assert tokenizer.convert_ids_to_tokens(token_id) == old_token
 
 
-def test_a_decoder_of_the_first_tokens_alone_keeps_those_of_them_that_are_kept(
-    toy, toy_folders, tmp_path
-):
+@pytest.fixture(scope="module")
+def small_decoder(toy, toy_folders, tmp_path_factory):
+    """(whole model, its tokenizer, trimmed model, its tokenizer) of a decoder of the first tokens alone."""
+    place = tmp_path_factory.mktemp("small_decoder")
     model, tokenizer = inference.load_translator(toy_folders["release"], dtype="fp32")
+    model.decoder.resize_token_embeddings(len(tokenizer) - 40)
+    toy.save(place / "release", model, tokenizer, release=True)
+    texts = write_texts(place, {"fra_Latn": FRENCH[:1]})
+    trim_checkpoint(place / "release", place / "out", texts, keep=len(tokenizer) - 30)
+    return model, tokenizer, *inference.load_translator(place / "out", dtype="fp32")
+
+
+def test_a_decoder_of_the_first_tokens_keeps_those_of_them_that_are_kept(small_decoder):
+    model, tokenizer, small, small_tokenizer = small_decoder
     written = len(tokenizer) - 40
-    model.decoder.resize_token_embeddings(written)
-    toy.save(tmp_path / "release", model, tokenizer, release=True)
-    texts = write_texts(tmp_path, {"fra_Latn": FRENCH[:1]})
-
-    trim_checkpoint(tmp_path / "release", tmp_path / "out", texts, keep=len(tokenizer) - 30)
-
-    small, words = inference.load_translator(tmp_path / "out", dtype="fp32")
-    old_ids = tokenizer.convert_tokens_to_ids(words.convert_ids_to_tokens(list(range(len(words)))))
-    kept = [token_id for token_id in old_ids if token_id < written]
-    assert small.decoder.config.vocab_size == len(kept) < len(words)
+    kept = [number for number in ids_of(small_tokenizer, tokenizer) if number < written]
+    assert small.decoder.config.vocab_size == len(kept) < len(small_tokenizer)
     assert torch.equal(small.decoder.lm_head.weight, model.decoder.lm_head.weight[kept])
-    rows = small.encoder.get_input_embeddings().weight[: len(old_ids)]  # the others round them up
-    assert torch.equal(rows, model.encoder.get_input_embeddings().weight[old_ids])
+
+
+def test_an_encoder_keeps_the_rows_of_kept_tokens(small_decoder):
+    """More rows round them up."""
+    model, tokenizer, small, small_tokenizer = small_decoder
+    rows = small.encoder.get_input_embeddings().weight[: len(small_tokenizer)]
+    old_rows = model.encoder.get_input_embeddings().weight
+    assert torch.equal(rows, old_rows[ids_of(small_tokenizer, tokenizer)])
 
 
 @pytest.fixture(scope="module")
-def german_first(xlm_r, tmp_path_factory):
+def german_first(xlm_r, keep, tmp_path_factory):
     place = tmp_path_factory.mktemp("german")
     texts = write_texts(place, {"fra_Latn": KEPT[:1], "deu_Latn": KEPT[1:]})
-    keep = len(AutoTokenizer.from_pretrained(xlm_r)) - 3
     trim_checkpoint(xlm_r, place / "out", texts, keep=keep, first=["deu_Latn"])
     return place / "out"
 
@@ -206,8 +227,7 @@ def small_sonar(sonar_toy, tmp_path_factory):
     place = tmp_path_factory.mktemp("sonar")
     sonar = sonar_toy.convert(place / "sonar")
     texts = write_texts(place, {"fra_Latn": KEPT})
-    keep = len(AutoTokenizer.from_pretrained(sonar)) - 300
-    trim_checkpoint(sonar, place / "out", texts, keep=keep)
+    trim_checkpoint(sonar, place / "out", texts, keep=size_of(sonar) - 300)
     return sonar, place / "out"
 
 
@@ -236,26 +256,13 @@ def test_the_decoder_of_sonar_has_the_logits_of_the_kept_tokens(small_sonar):
     sonar, small = small_sonar
     old = AutoTokenizer.from_pretrained(sonar)
     new = AutoTokenizer.from_pretrained(small)
-    kept = old.convert_tokens_to_ids(new.convert_ids_to_tokens(list(range(len(new)))))
+    kept = ids_of(new, old)
     vectors = sonar_vectors(sonar)
 
     logits = sonar_logits(small, vectors)
 
     assert logits.shape[-1] == len(new) == len(old) - 300
     torch.testing.assert_close(logits, sonar_logits(sonar, vectors)[..., kept])
-
-
-def test_a_finished_step_is_not_repeated(xlm_r, tmp_path):
-    keep = len(AutoTokenizer.from_pretrained(xlm_r)) - 3
-    texts = write_texts(tmp_path, {"fra_Latn": KEPT})
-    recipe = tmp_path / "trim.yaml"
-    recipe.write_text(
-        f"operation: trim_vocabulary\nmodel: {xlm_r}\noutput_dir: {tmp_path / 'out'}\ntexts: {texts}\nkeep: {keep}\n"
-    )
-    assert run_operation(recipe)["tokens"] == keep
-    written = (tmp_path / "out" / "model.safetensors").stat().st_mtime_ns
-    run_operation(recipe)
-    assert (tmp_path / "out" / "model.safetensors").stat().st_mtime_ns == written
 
 
 def test_each_text_has_the_same_chance_in_a_sample(tmp_path):
@@ -279,7 +286,9 @@ def test_a_language_can_have_a_larger_sample(tmp_path):
 def test_too_few_tokens_are_refused(xlm_r, refused, tmp_path):
     texts = write_texts(tmp_path, {"fra_Latn": KEPT})
     refused("alone are", xlm_r, tmp_path / "out", "--texts", texts, "--keep", 10)
-    refused(
-        "no such file", xlm_r, tmp_path / "out", "--texts", tmp_path / "none.jsonl", "--keep", 90
-    )
     assert not (tmp_path / "out").exists()
+
+
+def test_a_missing_file_of_texts_is_named(xlm_r, refused, tmp_path):
+    texts = tmp_path / "none.jsonl"
+    refused("no such file", xlm_r, tmp_path / "out", "--texts", texts, "--keep", 90)
