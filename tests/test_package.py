@@ -298,6 +298,10 @@ def plain_import() -> dict:
         import hf_echo.inference.encode_file
         unused = ("datasets", "sentence_transformers", "sklearn", "peft", "faiss")
         seen["loaded to encode a file"] = [name for name in unused if name in sys.modules]
+        import hf_echo.stages.contrastive
+        elsewhere = ("checkpoints.published", "data.pipeline", "evaluation.tokens", "search.mining", "vocabulary.train")
+        elsewhere += ("stages.emma_x", "stages.mexma", "stages.modular", "stages.spectrum", "stages.speech")
+        seen["loaded for a stage"] = [name for name in elsewhere if f"hf_echo.{name}" in sys.modules]
         seen["not in dir"] = sorted({*hf_echo.__all__, "hub", "evaluation"} - {*dir(hf_echo)})
         strange = ("EchoDecoders", "recipes", "no_such_part", "_x")
         seen["strange names"] = [name for name in strange if hasattr(hf_echo, name)]
@@ -323,6 +327,10 @@ def test_import_registers_models_with_transformers(plain_import):
 
 def test_import_loads_no_part_that_a_program_may_not_need(plain_import):
     assert plain_import["loaded too early"] == []
+
+
+def test_a_stage_loads_no_room_that_it_does_not_use(plain_import):
+    assert plain_import["loaded for a stage"] == []
 
 
 def test_encoding_a_file_loads_no_library_that_it_does_not_use(plain_import):

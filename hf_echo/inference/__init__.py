@@ -1,7 +1,6 @@
 """Fast inference: encode texts as embeddings, translate texts or embeddings."""
 
-from .encode import encode, load_encoder
-from .scorer import EchoScorer
-from .translate import load_translator, translate
+import lazy_loader
 
-__all__ = ["EchoScorer", "encode", "load_encoder", "load_translator", "translate"]
+# The names of `__init__.pyi`, each imported when it is first used: encoding does not load the decoder.
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,10 @@
+from .batching import TokenBudgetBatchSampler as TokenBudgetBatchSampler
+from .nway import load_nway as load_nway
+from .nway import nway_pairs as nway_pairs
+from .readers import load_parallel as load_parallel
+from .schema import COLUMNS as COLUMNS
+from .schema import PROVENANCES as PROVENANCES
+from .schema import check_row as check_row
+from .schema import features as features
+from .schema import normalise as normalise
+from .speech import load_speech as load_speech
