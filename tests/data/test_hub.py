@@ -1,15 +1,18 @@
 """Hub datasets from a local Hub server, read in another process, because the address is read on import."""
 
 import json
+import re
 import subprocess
 import sys
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 LANGUAGES = {"src_lang": "fra_Latn", "tgt_lang": "eng_Latn"}
-ROWS = [{"src": f"s{i}", "tgt": f"t{i}" if i != 7 else ""} | LANGUAGES for i in range(9)]
-OPUS = [{"id": str(i), "translation": {"fr": f"s{i}", "en": f"t{i}"}} for i in range(3)]
+GOOD = [{"src": f"s{number}", "tgt": f"t{number}"} | LANGUAGES for number in range(3)]
+ROWS = [*GOOD, {"src": "s3", "tgt": ""} | LANGUAGES]
+OPUS = [{"id": "7", "translation": {"fr": "un", "en": "one"}}]
 
 
 def parquet(rows):
@@ -19,31 +22,34 @@ def parquet(rows):
 
 
 def jsonl(rows):
-    return "".join(json.dumps(row) + "\n" for row in rows).encode()
+    return "\n".join(map(json.dumps, rows)).encode()
 
 
 NWAY = [
-    {"id": i, "lang": lang, "text": f"{lang} {i}"}
-    for i in range(2)
-    for lang in ("fra_Latn", "eng_Latn")
+    {"id": 1, "lang": "fra_Latn", "text": "un"},
+    {"id": 1, "lang": "eng_Latn", "text": "one"},
 ]
-CARD = b"---\nconfigs: [{config_name: en-fr, data_files: a.jsonl}, {config_name: two, data_files: b.jsonl}]\n---\n"
+CARD = b"""---
+configs: [{config_name: en-fr, data_files: a.jsonl}, {config_name: two, data_files: b.jsonl}]
+---
+"""
 DATASETS = {
     "tester/pairs": {"train.parquet": parquet(ROWS), "test.parquet": parquet(ROWS[:1])},
-    "tester/opus": {"README.md": CARD, "a.jsonl": jsonl(OPUS), "b.jsonl": jsonl(OPUS[:1])},
+    "tester/opus": {"README.md": CARD, "a.jsonl": jsonl(OPUS), "b.jsonl": jsonl(OPUS)},
     "tester/nway": {"train.jsonl": jsonl(NWAY)},
 }
 
 
 SCRIPT = """
-import json, sys
+import json
+import re, sys
 from hf_echo.data import load_parallel
-results = []
-for call in json.load(sys.stdin):
+results = {}
+for name, call in json.load(sys.stdin).items():
     try:
-        results.append(list(load_parallel(**call)))
+        results[name] = list(load_parallel(**call))
     except (ValueError, FileNotFoundError) as error:
-        results.append(f"{type(error).__name__}: {error}")
+        results[name] = f"{type(error).__name__}: {error}"
 print(json.dumps(results))
 """
 FRENCH = {"source_lang": "fra_Latn", "target_lang": "eng_Latn"}
@@ -62,31 +68,50 @@ CALLS = {
 }
 
 
-def pairs(rows):
-    return [(row["source"], row["target"]) for row in rows]
+@pytest.fixture(scope="module")
+def answers(hub_environment):
+    """The rows or the error of each call."""
+    process = subprocess.run(
+        [sys.executable, "-c", SCRIPT],
+        env=hub_environment,
+        input=json.dumps(CALLS),
+        text=True,
+        capture_output=True,
+        timeout=300,
+    )
+    assert process.returncode == 0, process.stderr
+    return json.loads(process.stdout)
 
 
-def test_datasets_of_the_hub(hub_environment):
-    """Splits, bad rows, nested columns of a configuration, an n-way table, and what is not there."""
-    options = dict(
-        input=json.dumps(list(CALLS.values())), text=True, capture_output=True, timeout=300
-    )
-    done = subprocess.run([sys.executable, "-c", SCRIPT], env=hub_environment, **options)
-    assert done.returncode == 0, done.stderr
-    answers = dict(zip(CALLS, json.loads(done.stdout), strict=True))
-    assert answers["test"] == [{"source": "s0", "target": "t0", "provenance": "primary"} | FRENCH]
-    assert pairs(answers["limit"]) == [("s0", "t0"), ("s1", "t1")]
-    assert "tester/pairs:8: target is empty (1 bad row" in answers["bad"]
-    assert pairs(answers["skip"]) == [(f"s{i}", f"t{i}") for i in range(9) if i != 7]
-    assert {row["provenance"] for row in answers["skip"]} == {"mined"}
-    assert pairs(answers["nested"]) == [(f"s{i}", f"t{i}") for i in range(3)]
-    assert "found: id, translation.fr, translation.en" in answers["columns"]
-    assert sorted(pairs(answers["nway"])) == [(f"fra_Latn {i}", f"eng_Latn {i}") for i in range(2)]
-    wrong = answers["nobody"]
-    assert wrong.startswith(
-        "FileNotFoundError: tester/nothing: no such file or folder, nor a readable dataset on"
-    )
-    for kind, word in (("name", "en-fr"), ("split", "test")):
-        assert answers[kind].startswith("ValueError: tester/")
-        assert word in answers[kind]
-        assert "\n" not in answers[kind]
+def pair(source: str, target: str, provenance: str = "primary") -> dict:
+    return {"source": source, "target": target, "provenance": provenance} | FRENCH
+
+
+@pytest.mark.parametrize(
+    "call, rows",
+    [
+        ("test", [pair("s0", "t0")]),
+        ("limit", [pair("s0", "t0"), pair("s1", "t1")]),
+        ("skip", [pair(f"s{number}", f"t{number}", "mined") for number in range(3)]),
+        ("nested", [pair("un", "one")]),
+        ("nway", [pair("un", "one")]),
+    ],
+)
+def test_rows_of_the_hub(answers, call, rows):
+    """Of a split, of the first rows, without bad ones, of a configuration with nested columns, of an n-way table."""
+    assert answers[call] == rows
+
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        ("bad", "ValueError: .*tester/pairs:4: target is empty .1 bad row"),
+        ("columns", "ValueError: .*found: id, translation.fr, translation.en"),
+        ("name", "ValueError: tester/.*en-fr"),
+        ("split", "ValueError: tester/.*test"),
+        ("nobody", "FileNotFoundError: tester/nothing: no such file or folder, nor a readable"),
+    ],
+)
+def test_errors_of_the_hub_are_one_line(answers, call, message):
+    assert re.match(message, answers[call])
+    assert "\n" not in answers[call]

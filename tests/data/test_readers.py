@@ -15,22 +15,26 @@ from hf_echo.data.formats import BLOCK
 from ..refusals import refusals, refuses
 
 FRENCH = {"source_lang": "fra_Latn", "target_lang": "eng_Latn"}
-NAMES = (
-    "source",
-    "source_lang",
-    "target",
-    "target_lang",
-    "provenance",
-    "hard_negatives",
-    "quality",
-)
-ROWS = []
-for i in range(20):
-    source = f'Phrase n° {i}, « {"é" * (i % 3)} »\u2028 "'
-    target = f"Sentence {i}: 'quoted\" text"
-    negatives = [f"Sentence {j}" for j in range(i % 3)]
-    values = (source, "fra_Latn", target, "eng_Latn", ["primary", "mined"][i % 2], negatives, i / 8)
-    ROWS.append(dict(zip(NAMES, values)))
+
+
+def example_row(number: int) -> dict:
+    """Quotes, accents and a line separator; every third row has no negative."""
+    return {
+        "source": f'Phrase n° {number}, « {"é" * (number % 3)} »\u2028 "',
+        "source_lang": "fra_Latn",
+        "target": f"Sentence {number}: 'quoted\" text",
+        "target_lang": "eng_Latn",
+        "provenance": "mined" if number % 2 else "primary",
+        "hard_negatives": [f"Sentence {other}" for other in range(number % 3)],
+        "quality": number / 8,
+    }
+
+
+ROWS = [example_row(number) for number in range(20)]
+
+
+def as_field(value) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def write(path, rows=ROWS):
@@ -40,107 +44,145 @@ def write(path, rows=ROWS):
         pq.write_table(pa.Table.from_pylist(rows), path)
         return path
     if ".json" in name:
-        text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+        lines = [json.dumps(row, ensure_ascii=False) for row in rows]
     else:
-        fields = [
-            [v if isinstance(v, str) else json.dumps(v) for v in row.values()] for row in rows
-        ]
-        text = "".join("\t".join(line) + "\n" for line in [list(rows[0]), *fields])
-    path.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
+        lines = ["\t".join(rows[0])]
+        for row in rows:
+            lines.append("\t".join(map(as_field, row.values())))
+    content = ("\n".join(lines) + "\n").encode()
+    path.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
     return path
 
 
 def tsv(path, *lines):
-    path.write_bytes(b"".join((x if isinstance(x, bytes) else x.encode()) + b"\n" for x in lines))
+    """A file of lines, which are texts or bytes."""
+    with path.open("wb") as file:
+        for line in lines:
+            file.write(line if isinstance(line, bytes) else line.encode())
+            file.write(b"\n")
     return path
 
 
-KINDS = [
-    "c.tsv",
-    "c.tsv.gz",
-    "c.jsonl",
-    "c.jsonl.gz",
-    "c.json",
-    "c.parquet",
-    "c.tsv.GZ",
-    "C.JSON",
-    "array.json",
-]
+KINDS = "c.tsv c.tsv.gz c.jsonl c.jsonl.gz c.json c.parquet c.tsv.GZ C.JSON".split()
 
 
 @pytest.mark.parametrize("name", KINDS)
 def test_what_went_in_comes_out(tmp_path, name):
-    path = write(tmp_path / name)
-    if name == "array.json":
-        path.write_text(json.dumps(ROWS, indent=2), encoding="utf-8-sig")
-    loaded = load_parallel(path)
-    assert list(loaded) == ROWS
-    assert loaded.column_names == list(ROWS[0])
+    rows = load_parallel(write(tmp_path / name))
+
+    assert list(rows) == ROWS
+    assert rows.column_names == list(ROWS[0])
 
 
-def test_more_than_a_block(tmp_path):
-    rows = [{"src": f"s{i}", "tgt": f"t{i}"} for i in range(2 * BLOCK + 3)]
+def test_a_json_array_is_read_row_by_row(tmp_path):
+    (tmp_path / "array.json").write_text(json.dumps(ROWS, indent=2), encoding="utf-8-sig")
+
+    assert list(load_parallel(tmp_path / "array.json")) == ROWS
+
+
+@pytest.fixture
+def two_blocks(tmp_path):
+    """Numbered rows, one of the second block without a target."""
+    rows = [{"src": f"s{number}", "tgt": "t"} for number in range(2 * BLOCK + 3)]
     rows[BLOCK + 1]["tgt"] = " "
-    loaded = load_parallel(write(tmp_path / "c.tsv", rows), on_bad_row="skip", **FRENCH)
-    expected = [row["src"] for row in rows if row["tgt"] != " "]
-    assert [row["source"] for row in loaded] == expected
-    refuses(f"c.tsv:{BLOCK + 3}: target is empty", load_parallel, tmp_path / "c.tsv", **FRENCH)
+    return write(tmp_path / "c.tsv", rows)
 
 
-def test_tsv_without_a_header(tmp_path):
-    # as a spreadsheet on Windows writes it
-    path = tsv(tmp_path / "c.tsv", b"\xef\xbb\xbfun\tone\r", "deux\ttwo\r")
-    rows = [{"source": "un", "target": "one"}, {"source": "deux", "target": "two"}]
-    loaded = load_parallel(path, provenance="dictionary", **FRENCH)
-    assert list(loaded) == [row | FRENCH | {"provenance": "dictionary"} for row in rows]
-    refuses(r"no columns for source and target; found: un, one", load_parallel, path)
-    assert load_parallel(tsv(path, "src\ttgt", "un\tone"), **FRENCH)["source"][:] == ["un"]
+def test_a_bad_row_behind_a_block_is_skipped(two_blocks):
+    sources = load_parallel(two_blocks, on_bad_row="skip", **FRENCH)["source"][:]
+
+    expected = [f"s{number}" for number in range(2 * BLOCK + 3)]
+    expected.remove(f"s{BLOCK + 1}")
+    assert sources == expected
+
+
+def test_a_bad_row_behind_a_block_is_named(two_blocks):
+    with pytest.raises(ValueError, match=f"c.tsv:{BLOCK + 3}: target is empty"):
+        load_parallel(two_blocks, **FRENCH)
+
+
+@pytest.fixture
+def without_header(tmp_path):
+    """As a spreadsheet on Windows writes it."""
+    return tsv(tmp_path / "c.tsv", b"\xef\xbb\xbfun\tone\r", "deux\ttwo\r")
+
+
+def test_tsv_without_a_header(without_header):
+    rows = load_parallel(without_header, provenance="dictionary", **FRENCH)
+
+    constants = FRENCH | {"provenance": "dictionary"}
+    first = {"source": "un", "target": "one"} | constants
+    second = {"source": "deux", "target": "two"} | constants
+    assert list(rows) == [first, second]
+
+
+def test_tsv_without_a_header_needs_its_languages(without_header):
+    with pytest.raises(ValueError, match="no columns for source and target; found: un, one"):
+        load_parallel(without_header)
+
+
+def test_short_names_of_columns_are_a_header(tmp_path):
+    rows = load_parallel(tsv(tmp_path / "c.tsv", "src\ttgt", "un\tone"), **FRENCH)
+
+    assert rows["source"][:] == ["un"]
 
 
 HEADER = "source\tsource_lang\ttarget\ttarget_lang"
 FINE = "un\tfra_Latn\tone\teng_Latn"
 
 
-@pytest.mark.parametrize(
-    ("name", "line", "reason"),
-    [
-        ("c.tsv", "\tfra_Latn\tone\teng_Latn", "source is empty"),
-        ("c.tsv", "un\tfra_Latn\tone\tenglisch", "target_lang: unknown language code 'englisch'"),
-        ("c.tsv", b"un caf\xe9\tfra_Latn\tone\teng_Latn", "not UTF-8 (byte 0xe9 at position 7)"),
-        ("c.tsv", "un\tfra_Latn\tone", "3 fields instead of 4"),
-        ("c.tsv", "un\tfra_Latn\tone\teng_Latn\tmore", "5 fields instead of 4"),
-        ("c.tsv", "", "the line is empty"),
-        ("c.jsonl", '{"source": "un", "target"', "not valid JSON ("),
-        ("c.jsonl", '["un", "one"]', "not a JSON object"),
-        ("c.jsonl", '{"source": "un", "target": "\\ud800"}', "target is not UTF-8"),
-        (
-            "c.jsonl",
-            b'{"source": "un", "target": "caf\xe9"}',
-            "not UTF-8 (byte 0xe9 at position 32)",
-        ),
-        (
-            "c.jsonl",
-            '{"source": "un", "target": "one", "quality": "good"}',
-            "quality 'good' is not a finite number",
-        ),
-    ],
-)
-def test_bad_lines(tmp_path, caplog, name, line, reason):
-    fine = '{"source": "un", "target": "one", "hard_negatives": [], "quality": 1, "provenance": "mined"}'
-    # An empty line in JSONL is no row, and no bad one.
-    lines = (HEADER, FINE, line, FINE) if name == "c.tsv" else (fine, "", line, fine)
-    path = tsv(tmp_path / name, *lines)
-    languages = {} if name == "c.tsv" else FRENCH
+@pytest.fixture
+def with_bad_line(tmp_path):
+    """with_bad_line(name, line): the line is the third of a file whose other rows are good, and load options."""
+
+    def make(name, line):
+        if name == "c.tsv":
+            return tsv(tmp_path / name, HEADER, FINE, line, FINE), {}
+        # an empty line in JSONL is no row, and no bad one
+        return tsv(tmp_path / name, FINE_JSON, "", line, FINE_JSON), FRENCH
+
+    return make
+
+
+FINE_JSON = json.dumps({"source": "un", "target": "one", "hard_negatives": [], "quality": 1})
+BAD_LINES = [
+    ("c.tsv", "\tfra_Latn\tone\teng_Latn", "source is empty"),
+    ("c.tsv", "un\tfra_Latn\tone\tenglisch", "target_lang: unknown language code 'englisch'"),
+    ("c.tsv", b"un caf\xe9\tfra_Latn\tone\teng_Latn", "not UTF-8 (byte 0xe9 at position 7)"),
+    ("c.tsv", "un\tfra_Latn\tone", "3 fields instead of 4"),
+    ("c.tsv", "un\tfra_Latn\tone\teng_Latn\tmore", "5 fields instead of 4"),
+    ("c.tsv", "", "the line is empty"),
+    ("c.jsonl", '{"source": "un", "target"', "not valid JSON ("),
+    ("c.jsonl", '["un", "one"]', "not a JSON object"),
+    ("c.jsonl", '{"source": "un", "target": "\\ud800"}', "target is not UTF-8"),
+    ("c.jsonl", b'{"source": "un", "target": "caf\xe9"}', "not UTF-8 (byte 0xe9 at position 32)"),
+    (
+        "c.jsonl",
+        '{"source": "un", "target": "one", "quality": "good"}',
+        "quality 'good' is not a finite number",
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "line", "reason"), BAD_LINES)
+def test_a_bad_line_is_named(with_bad_line, name, line, reason):
+    path, options = with_bad_line(name, line)
     with pytest.raises(ValueError) as error:
-        load_parallel(path, **languages)
+        load_parallel(path, **options)
     assert f"{name}:3: {reason}" in str(error.value)
     assert "1 bad row" in str(error.value)
     assert "set on_bad_row to skip" in str(error.value)
-    assert len(load_parallel(path, on_bad_row="skip", **languages)) == 2
-    message, *others = caplog.messages
-    assert all("left out 1 (blank lines: 1)" in other for other in others)
-    assert f"skipped 1 bad row ({reason}" in message
-    assert f"{name}:3" in message
+
+
+@pytest.mark.parametrize(("name", "line", "reason"), BAD_LINES)
+def test_a_skipped_line_is_reported(with_bad_line, caplog, name, line, reason):
+    path, options = with_bad_line(name, line)
+
+    rows = load_parallel(path, on_bad_row="skip", **options)
+
+    assert len(rows) == 2
+    assert f"skipped 1 bad row ({reason}" in caplog.messages[0]
+    assert f"{name}:3" in caplog.messages[0]
 
 
 @pytest.mark.parametrize(
@@ -153,14 +195,14 @@ def test_a_column_that_begins_after_the_first_block_is_read(tmp_path, column, va
 
 
 def test_bad_rows_of_parquet_are_counted_by_row(tmp_path):
-    text = pa.array([b"un", b"caf\xe9", None, b" "], pa.binary()).view(pa.string())
-    pq.write_table(
-        pa.table({"src": text, "tgt": ["one", "two", "three", "four"]}), tmp_path / "c.parquet"
-    )
+    sources = pa.array([b"un", b"caf\xe9", None, b" "], pa.binary()).view(pa.string())
+    table = pa.table({"src": sources, "tgt": ["one", "two", "three", "four"]})
+    pq.write_table(table, tmp_path / "c.parquet")
     reasons = (
         "c.parquet:2: source is not UTF-8.*:3: source is missing.*:4: source is empty.*3 bad rows"
     )
-    refuses(reasons, load_parallel, tmp_path / "c.parquet", **FRENCH)
+    with pytest.raises(ValueError, match=reasons):
+        load_parallel(tmp_path / "c.parquet", **FRENCH)
 
 
 @pytest.fixture
@@ -192,63 +234,86 @@ def test_a_file_without_a_good_row_is_refused(tmp_path):
     refuses("no good row", load_parallel, path, on_bad_row="skip")
 
 
-@pytest.mark.parametrize("name", ["c.parquet", "c.jsonl"])
-def test_nested_columns_as_translation_corpora_on_the_hub_have(tmp_path, name):
-    path = write(tmp_path / name, [{"id": "0", "translation": {"fr": "un", "en": "one"}}])
+@pytest.fixture(params=["c.parquet", "c.jsonl"])
+def nested(request, tmp_path):
+    """As translation corpora on the Hub are."""
+    row = {"id": "0", "translation": {"fr": "un", "en": "one"}}
+    return write(tmp_path / request.param, [row])
+
+
+def test_nested_columns_are_named_with_a_dot(nested):
     columns = {"source": "translation.fr", "target": "translation.en"}
-    assert load_parallel(path, columns=columns, **FRENCH)[0]["target"] == "one"
-    refuses("found: id, translation.fr, translation.en", load_parallel, path, **FRENCH)
+
+    rows = load_parallel(nested, columns=columns, **FRENCH)
+
+    assert rows[0]["target"] == "one"
 
 
-def test_a_corpus_turned_round(tmp_path):
-    path = tsv(
-        tmp_path / "c.tsv",
-        "src_lang\tsrc\ttgt_lang\ttgt\tsource",
-        "eng_Latn\tone\tfra_Latn\tun\tdjango",
-    )
-    assert load_parallel(path)[0]["source"] == "one"
+def test_nested_columns_are_among_those_that_there_are(nested):
+    with pytest.raises(ValueError, match="found: id, translation.fr, translation.en"):
+        load_parallel(nested, **FRENCH)
+
+
+@pytest.fixture
+def package_corpus(tmp_path):
+    """Columns of a corpus of the package; its column source is no text."""
+    header = "src_lang\tsrc\ttgt_lang\ttgt\tsource"
+    return tsv(tmp_path / "c.tsv", header, "eng_Latn\tone\tfra_Latn\tun\tdjango")
+
+
+def test_a_column_source_of_packages_is_no_source(package_corpus):
+    assert load_parallel(package_corpus)[0]["source"] == "one"
+
+
+def test_a_corpus_turned_round(package_corpus):
     turned = {
         "source": "tgt",
         "target": "src",
         "source_lang": "tgt_lang",
         "target_lang": "src_lang",
     }
-    row = {"source": "un", "target": "one", "provenance": "primary"} | FRENCH
-    assert list(load_parallel(path, columns=turned)) == [row]
+
+    (row,) = load_parallel(package_corpus, columns=turned)
+
+    assert row == {"source": "un", "target": "one", "provenance": "primary"} | FRENCH
 
 
 def test_a_folder_in_order_of_names_with_all_formats(tmp_path):
+    """Pages and hidden folders are no data."""
     (tmp_path / "sub").mkdir()
     (tmp_path / ".cache").mkdir()
     (tmp_path / "README.md").write_text("not data")
     write(tmp_path / "sub" / "b.jsonl", ROWS[5:])
     write(tmp_path / "a.parquet", ROWS[:5])
     write(tmp_path / ".cache" / "x.jsonl")
+
     assert list(load_parallel(tmp_path)) == ROWS
+
+
+def test_a_broken_link_in_a_folder_is_named(tmp_path):
+    write(tmp_path / "a.parquet")
     (tmp_path / "c.tsv").symlink_to("missing.tsv")
-    refuses(
-        "c.tsv is a link to a file that does not exist",
-        load_parallel,
-        tmp_path,
-        error=FileNotFoundError,
-    )
+    with pytest.raises(FileNotFoundError, match="c.tsv is a link to a file that does not exist"):
+        load_parallel(tmp_path)
 
 
 def test_optional_columns_that_one_file_lacks(tmp_path):
-    write(tmp_path / "a.jsonl", [{"src": "un", "tgt": "one"}])
-    write(
-        tmp_path / "b.jsonl",
-        [{"src": "deux", "tgt": "two", "hard_negatives": ["three"], "quality": 1}],
-    )
-    loaded = load_parallel(tmp_path, **FRENCH)
-    assert loaded["hard_negatives"][:] == [[], ["three"]]
-    assert loaded["quality"][:] == [None, 1.0]
+    plain = {"src": "un", "tgt": "one"}
+    write(tmp_path / "a.jsonl", [plain])
+    write(tmp_path / "b.jsonl", [plain | {"hard_negatives": ["three"], "quality": 1}])
+
+    rows = load_parallel(tmp_path, **FRENCH)
+
+    assert rows["hard_negatives"][:] == [[], ["three"]]
+    assert rows["quality"][:] == [None, 1.0]
 
 
 @pytest.fixture
 def split_folder(tmp_path):
-    for name, source in [("train-00000.tsv", "train"), ("dev.tsv", "dev"), ("more.tsv", "more")]:
-        tsv(tmp_path / name, "src\ttgt", f"{source}\tx")
+    """A file of each of two splits, and one of none, which counts as training data."""
+    tsv(tmp_path / "train-00000.tsv", "src\ttgt", "train\tx")
+    tsv(tmp_path / "dev.tsv", "src\ttgt", "dev\tx")
+    tsv(tmp_path / "more.tsv", "src\ttgt", "more\tx")
     return tmp_path
 
 
@@ -256,29 +321,50 @@ def french_sources(path, **options):
     return load_parallel(path, **options, **FRENCH)["source"][:]
 
 
-def test_splits_by_file_name(split_folder):
-    assert french_sources(split_folder) == ["more", "train"]
-    assert french_sources(split_folder, split="validation") == ["dev"]
-    assert french_sources(split_folder, split=None) == ["dev", "more", "train"]
+@pytest.mark.parametrize(
+    "options, sources",
+    [
+        ({}, ["more", "train"]),
+        ({"split": "validation"}, ["dev"]),
+        ({"split": None}, ["dev", "more", "train"]),
+    ],
+)
+def test_splits_by_file_name(split_folder, options, sources):
+    assert french_sources(split_folder, **options) == sources
+
+
+def test_a_split_without_a_file_is_refused(split_folder):
     message = "no file of split 'test'; there are train, validation"
-    refuses(message, french_sources, split_folder, split="test", error=FileNotFoundError)
+    with pytest.raises(FileNotFoundError, match=message):
+        french_sources(split_folder, split="test")
 
 
-@pytest.mark.parametrize("name", ["c.parquet", "c.jsonl"])
-def test_splits_by_column(tmp_path, name):
-    rows = [{"src": f"s{i}", "tgt": "t", "split": ["train", "dev"][i % 2]} for i in range(4)]
-    path = write(tmp_path / name, rows)
-    assert french_sources(path, split="dev") == ["s1", "s3"]
-    assert french_sources(path, split=None) == ["s0", "s1", "s2", "s3"]
+@pytest.fixture(params=["c.parquet", "c.jsonl"])
+def split_column(request, tmp_path):
+    rows = [
+        {"src": "s0", "tgt": "t", "split": "train"},
+        {"src": "s1", "tgt": "t", "split": "dev"},
+        {"src": "s2", "tgt": "t", "split": "train"},
+    ]
+    return write(tmp_path / request.param, rows)
+
+
+@pytest.mark.parametrize("split, sources", [("dev", ["s1"]), (None, ["s0", "s1", "s2"])])
+def test_splits_by_column(split_column, split, sources):
+    assert french_sources(split_column, split=split) == sources
+
+
+def test_a_split_that_a_column_does_not_hold_is_refused(split_column):
     message = "no good row of split 'test'; the column split holds dev, train"
-    refuses(message, french_sources, path, split="test")
+    with pytest.raises(ValueError, match=message):
+        french_sources(split_column, split="test")
 
 
 @pytest.mark.parametrize("name", ["", "c.tsv"])
 def test_a_split_of_a_table_without_one_is_refused(tmp_path, name):
     write(tmp_path / "c.tsv")
-    message = "has no column split; leave split 'dev' out"
-    refuses(message, load_parallel, tmp_path / name, split="dev")
+    with pytest.raises(ValueError, match="has no column split; leave split 'dev' out"):
+        load_parallel(tmp_path / name, split="dev")
 
 
 @pytest.fixture
@@ -289,19 +375,26 @@ def long_table(tmp_path):
 
 
 def test_limit_counts_good_rows(long_table):
-    loaded = load_parallel(long_table, limit=2, on_bad_row="skip", **FRENCH)
-    assert loaded["target"][:] == ["one", "two"]
+    rows = load_parallel(long_table, limit=2, on_bad_row="skip", **FRENCH)
+
+    assert rows["target"][:] == ["one", "two"]
 
 
 def test_limit_reads_no_further(long_table):
     assert load_parallel(long_table, limit=1, **FRENCH)["target"][:] == ["one"]
-    refuses(r"c.tsv:3: source is empty \(1 bad row", load_parallel, long_table, limit=2, **FRENCH)
+
+
+def test_a_bad_row_before_the_limit_is_named(long_table):
+    with pytest.raises(ValueError, match=r"c.tsv:3: source is empty \(1 bad row"):
+        load_parallel(long_table, limit=2, **FRENCH)
 
 
 def test_an_unchanged_file_is_read_once(tmp_path, own_cache):
     path = tsv(tmp_path / "c.tsv", "src\ttgt", "un\tone")
     first = load_parallel(path, **FRENCH)
+
     again = load_parallel(path, **FRENCH)
+
     assert again._fingerprint == first._fingerprint
     assert len(list(own_cache.rglob("*.arrow"))) == 1
 
@@ -382,19 +475,20 @@ test_unreadable_files = refusals(
 
 def test_builtin_passes_its_options_on():
     options = {"n": 20, "languages": ["fra_Latn"], "split": "dev"}
-    assert (
-        list(load_parallel("builtin", **options, limit=5))
-        == builtin_parallel(**options).to_list()[:5]
-    )
+
+    rows = load_parallel("builtin", **options, limit=5)
+
+    assert rows.to_list() == builtin_parallel(**options).to_list()[:5]
 
 
 @pytest.mark.parametrize(
-    "kind", [pa.string_view(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())]
+    "kind",
+    [pa.string_view(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())],
+    ids=str,
 )
 def test_every_kind_of_arrow_text_has_splits(tmp_path, kind):
-    table = {"src": ["un", "deux"], "tgt": ["one", "two"], "split": ["train", "dev"]}
-    path = tmp_path / "c.parquet"
-    pq.write_table(
-        pa.table({name: pa.array(values).cast(kind) for name, values in table.items()}), path
-    )
-    assert load_parallel(path, split="dev", **FRENCH)["source"][:] == ["deux"]
+    columns = {"src": ["un", "deux"], "tgt": ["one", "two"], "split": ["train", "dev"]}
+    table = pa.table(columns).cast(pa.schema(dict.fromkeys(columns, kind)))
+    pq.write_table(table, tmp_path / "c.parquet")
+
+    assert french_sources(tmp_path / "c.parquet", split="dev") == ["deux"]
