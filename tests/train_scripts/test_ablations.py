@@ -172,10 +172,17 @@ def adapted(omnilingual):
 
 
 def test_a_row_of_table_14a_has_the_measures_of_both_sets(adapted):
-    names = {"million parameters", "BIBLE xsim", "FLORES xsim++"}
-    for dev_set in ("BIBLE", "FLORES"):
-        names |= {f"{dev_set} {measure}" for measure in ("chrF++", "tokens", "sentences/s")}
-    assert set(adapted) == names
+    assert set(adapted) == {
+        "million parameters",
+        "BIBLE xsim",
+        "BIBLE chrF++",
+        "BIBLE tokens",
+        "BIBLE sentences/s",
+        "FLORES xsim++",
+        "FLORES chrF++",
+        "FLORES tokens",
+        "FLORES sentences/s",
+    }
 
 
 def test_a_new_vocabulary_changes_the_number_of_parameters(omnilingual, adapted):

@@ -40,90 +40,146 @@ CES = """<?xml version="1.0" encoding="utf-8"?>
 
 
 def read(path, **options):
+    """(source, verses, bad rows) of one edition."""
     (source,) = find_sources([path], **options)
-    told = []
-    verses = read_source(source, lambda *row: told.append(row))
-    return source, verses, told
+    bad_rows = []
+    verses = read_source(source, lambda *row: bad_rows.append(row))
+    return source, verses, bad_rows
 
 
-def test_usfm_keeps_nothing_but_the_text(tmp_path):
+@pytest.fixture
+def usfm(tmp_path):
     path = tmp_path / "eng-test.usfm"
     path.write_text("\ufeff" + USFM, encoding="utf-8")
-    source, verses, told = read(path)
+    return read(path)
+
+
+def test_the_name_of_a_usfm_file_says_what_it_is(usfm):
+    source, _, _ = usfm
+
     assert (source.lang, source.name, source.kind) == ("eng", "test", "usfm")
-    texts = {
+
+
+def test_usfm_keeps_nothing_but_the_text(usfm):
+    _, verses, bad_rows = usfm
+
+    assert verses.texts == {
         "GEN 1:1": "In the beginning God made the Lord’s heavens.",
         "GEN 1:5": "First half and second.",
-    }
-    texts |= {
         "GEN 1:4": "And God said, “Let there be light,” and there was light.",
         "GEN 2:1": "He said Go on.",
     }
-    assert verses.texts == texts
-    assert verses.merged == dict.fromkeys(["GEN 1:2", "GEN 1:3"], "And the earth was void.")
+    assert not bad_rows
+
+
+def test_usfm_tells_merged_verses_from_empty_ones(usfm):
+    _, verses, _ = usfm
+
+    text = "And the earth was void."
+    assert verses.merged == {"GEN 1:2": text, "GEN 1:3": text}
     assert verses.empty == ["GEN 1:6"]
-    assert not told
 
 
-def test_usfm_books_of_a_folder_are_one_edition(tmp_path):
+@pytest.fixture
+def usfm_folder(tmp_path):
+    """Matthew, and Luke with a number that is none and a note that is not closed."""
     folder = tmp_path / "fra-LSG"
     folder.mkdir()
     (folder / "41MAT.SFM").write_text("\\id MAT\n\\c 1\n\\p\n\\v 1 Un", encoding="utf-8")
-    luke = "\\id LUK\n\\c 1\n\\p\n\\v 1 Deux\n\\v x Trois\n\\v 3 Un\\f + \\ft a note\n\\v 4 Quatre"  # not closed
+    luke = "\\id LUK\n\\c 1\n\\p\n\\v 1 Deux\n\\v x Trois\n\\v 3 Un\\f + \\ft a note\n\\v 4 Quatre"
     (folder / "43LUK.SFM").write_text(luke, encoding="utf-8")
-    source, verses, told = read(f"deu={folder}")
-    assert (source.lang, source.name) == ("deu", "LSG")
-    assert find_sources([folder])[0].lang == "fra"
+    return folder
+
+
+def test_usfm_books_of_a_folder_are_one_edition(usfm_folder):
+    source, verses, _ = read(usfm_folder)
+
+    assert (source.lang, source.name) == ("fra", "LSG")
     assert verses.texts == {
         "MAT 1:1": "Un",
         "LUK 1:1": "Deux",
         "LUK 1:3": "Un",
         "LUK 1:4": "Quatre",
     }
-    assert told[0][0].endswith("43LUK.SFM")
-    assert told[0][1] == 5
-    assert "not a verse reference" in told[0][2]
+
+
+def test_a_language_can_be_given(usfm_folder):
+    source, _, _ = read(f"deu={usfm_folder}")
+
+    assert source.lang == "deu"
+
+
+def test_a_bad_verse_of_usfm_is_named(usfm_folder):
+    _, _, ((file, line, reason),) = read(usfm_folder)
+
+    assert file.endswith("43LUK.SFM")
+    assert line == 5
+    assert "not a verse reference" in reason
 
 
 def test_ces(tmp_path):
+    """The header says glv: the builder asks it."""
     path = tmp_path / "Manx-PART.xml"
     path.write_text(CES, encoding="utf-8")
-    source, verses, told = read(path)
-    # the header says glv: the builder asks it
-    assert source.lang is None
-    assert source.kind == "ces"
+
+    source, verses, bad_rows = read(path)
+
+    assert (source.lang, source.kind) == (None, "ces")
     assert verses.texts == {"JHN 1:1": "Ayns y toshiaght va’n Goo & Jee,"}
     assert verses.empty == ["JHN 1:2"]
-    assert not told
+    assert not bad_rows
 
 
-def test_vref_text_with_a_range(tmp_path):
+@pytest.fixture
+def vref_text(tmp_path):
+    """A text of five lines, whose verses stand in another file; two verses are one."""
     (tmp_path / "metadata").mkdir()
     (tmp_path / "corpus").mkdir()
-    (tmp_path / "metadata/vref.txt").write_text(
-        "GEN 1:1\nGEN 1:2\nGEN 1:3\nGEN 1:4\nGEN 2:1\n", encoding="utf-8"
-    )
+    references = "GEN 1:1\nGEN 1:2\nGEN 1:3\nGEN 1:4\nGEN 2:1\n"
+    (tmp_path / "metadata/vref.txt").write_text(references, encoding="utf-8")
     path = tmp_path / "corpus" / "acu-acuNT.txt"
     path.write_text("One\nTwo and three\n<range>\n\nFive\n", encoding="utf-8")
-    source, verses, _ = read(path)
+    return path
+
+
+def test_vref_text_with_a_range(vref_text):
+    source, verses, _ = read(vref_text)
+
     assert (source.lang, source.name) == ("acu", "acuNT")
     assert verses.texts == {"GEN 1:1": "One", "GEN 2:1": "Five"}
     assert list(verses.merged) == ["GEN 1:2", "GEN 1:3"]
     assert verses.empty == ["GEN 1:4"]
-    path.write_text("One\nTwo\n", encoding="utf-8")
-    refuses(r"acuNT.txt:3: 2 lines, but .*vref.txt has 5", read, path)
 
 
-def test_tsv_with_either_form_of_reference(tmp_path):
+def test_vref_text_with_too_few_lines_is_refused(vref_text):
+    vref_text.write_text("One\nTwo\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"acuNT.txt:3: 2 lines, but .*vref.txt has 5"):
+        read(vref_text)
+
+
+@pytest.fixture
+def bible_tsv(tmp_path):
+    """Two good verses, a verse again, and an unknown book."""
     path = tmp_path / "fra_Latn.tsv"
-    path.write_text(
-        "verse_id\ttext\nb.JOH.3.16\tCar\u00a0 Dieu\nJHN 3:17\tDieu\nJHN 3:17\tencore\nXYZ 1:1\tx\n"
-    )
-    source, verses, told = read(path)
+    rows = ["verse_id\ttext", "b.JOH.3.16\tCar\u00a0 Dieu", "JHN 3:17\tDieu", "JHN 3:17\tencore"]
+    path.write_text("\n".join([*rows, "XYZ 1:1\tx"]) + "\n")
+    return read(path)
+
+
+def test_tsv_with_either_form_of_reference(bible_tsv):
+    source, verses, _ = bible_tsv
+
     assert source.lang == "fra_Latn"
     assert verses.texts == {"JHN 3:16": "Car Dieu", "JHN 3:17": "Dieu"}
-    unknown = "unknown book 'XYZ'; use the codes of USFM (GEN ... REV)"
-    assert [row[1:] for row in told] == [(4, "a second text for JHN 3:17"), (5, unknown)]
+
+
+def test_bad_rows_of_tsv_are_named(bible_tsv):
+    _, _, bad_rows = bible_tsv
+
+    assert [(line, reason) for _, line, reason in bad_rows] == [
+        (4, "a second text for JHN 3:17"),
+        (5, "unknown book 'XYZ'; use the codes of USFM (GEN ... REV)"),
+    ]
 
 
 def read_broken(name, data, tmp_path):

@@ -300,8 +300,6 @@ TABLE_10 = [
     (0.06, 0.19, -212.50),
     (18.65, 20.73, -11.19),
     (9.60, 18.21, -89.73),
-]
-TABLE_10 += [
     (64.65, 63.50, 1.78),
     (63.99, 54.24, 15.24),
     (62.77, 58.03, 7.55),
@@ -317,12 +315,10 @@ def test_delta_is_table_10s(trained, uniform, printed):
 
 
 ONES = torch.ones(2, 3, dtype=int)
-NAN_ROW = np.eye(3) * [[1], [np.nan], [1]]
 test_bad_input_is_one_line = refusals(
     (lambda model: cls_attention_entropy(model, []), "no batches"),
     (
         lambda model: both_poolings(model, [{"input_ids": ONES, "attention_mask": ONES * 0}]),
         "text 0 .* has no tokens",
     ),
-    (lambda: compare_poolings((np.eye(3), np.eye(3)), (np.eye(3), NAN_ROW)), "y, row 1: a NaN"),
 )

@@ -18,9 +18,16 @@ from hf_echo.modeling import EchoConfig, EchoDecoder, EchoDecoderConfig, EchoEnc
 from ..refusals import refusals
 
 SIZES = dict(
-    vocab_size=50, hidden_size=48, intermediate_size=80, num_hidden_layers=3, num_attention_heads=6
+    vocab_size=50,
+    hidden_size=48,
+    intermediate_size=80,
+    num_hidden_layers=3,
+    num_attention_heads=6,
+    num_key_value_heads=2,
+    head_dim=8,
+    pad_token_id=0,
+    attn_implementation="eager",
 )
-SIZES |= dict(num_key_value_heads=2, head_dim=8, pad_token_id=0, attn_implementation="eager")
 
 
 def counted(call) -> int:

@@ -40,29 +40,41 @@ See \verb|$nor$| and \url{http://a.b/$c%d}: \[ x. y \] ends it. Nothing here.
 """
 
 
-def found(text: str, **options) -> list[tuple[str, str]]:
-    return [(e.kind, e.text) for e in find_expressions(text, **options)]
+def expressions(text: str, **options) -> list[tuple[str, str]]:
+    """(kind, text) of each."""
+    return [(found.kind, found.text) for found in find_expressions(text, **options)]
+
+
+def bodies(text: str, **options) -> list[str]:
+    return [body for _, body in expressions(text, **options)]
 
 
 def sentences(text: str, **options) -> list[str]:
-    return [s.text for s in find_sentences(text, **options)]
+    return [sentence.text for sentence in find_sentences(text, **options)]
 
 
-def test_document():
-    case = r"f(x) &= \begin{cases} 1 & \text{if $x > 0$} \\[2pt] 0 \end{cases} \\ g(x) &= 2"
-    inline = [("inline", "k"), ("inline", r"a.\ b"), ("inline", r"x \in X")]
-    assert found(DOCUMENT) == [
-        *inline,
-        ("align*", case),
+def test_expressions_of_a_document():
+    assert expressions(DOCUMENT) == [
+        ("inline", "k"),
+        ("inline", r"a.\ b"),
+        ("inline", r"x \in X"),
+        (
+            "align*",
+            r"f(x) &= \begin{cases} 1 & \text{if $x > 0$} \\[2pt] 0 \end{cases} \\ g(x) &= 2",
+        ),
         ("display", "x. y"),
         ("display", "z^2"),
         ("inline", "y"),
     ]
-    first, second, *rest = sentences(DOCUMENT)
+
+
+def test_sentences_of_a_document():
+    first, second, *others = sentences(DOCUMENT)
+
     assert first == r"Let $a.\ b$ be a \emph{space} with \(x \in X\)."
     assert second.startswith(r"Then \begin{align*} f(x)")
     assert second.endswith(r"\end{align*} holds!")
-    assert rest == [
+    assert others == [
         r"See \verb|$nor$| and \url{http://a.b/$c%d}: \[ x. y \] ends it.",
         "$$z^2$$ is large",
         "so is $y$",
@@ -72,10 +84,9 @@ def test_document():
 @pytest.mark.parametrize("name", sorted(ENVIRONMENTS - {"math"}))
 def test_environments(name):
     columns = "{2}" if name.startswith("alignat") else ""
-    assert found(f"a \\begin{{{name}}}{columns} x &= 1 \\end{{{name}}} $y$") == [
-        (name, "x &= 1"),
-        ("inline", "y"),
-    ]
+    text = f"a \\begin{{{name}}}{columns} x &= 1 \\end{{{name}}} $y$"
+
+    assert expressions(text) == [(name, "x &= 1"), ("inline", "y")]
 
 
 BROKEN = {
@@ -95,26 +106,31 @@ BROKEN = {
 }
 
 
-def test_broken_latex_gives_what_can_be_read():
-    assert {text: [body for _, body in found(text)] for text in BROKEN} == BROKEN
+@pytest.mark.parametrize("text", BROKEN)
+def test_broken_latex_gives_what_can_be_read(text):
+    assert bodies(text) == BROKEN[text]
 
 
-def test_running_text():
-    def bodies(text):
-        return [body for _, body in found(text, markdown=True)]
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        ("It costs $5 or $10 and 50% of $x^2$.", ["x^2"]),
+        ("`$PATH` and $y$\n```sh\necho $A$\n```\n~~~\n$B$\n~~~\nso $z$ ``$q$``", ["y", "z"]),
+        (
+            r"50% of \(x\) and $$\begin{align} a \end{align}$$",
+            ["x", r"\begin{align} a \end{align}"],
+        ),
+    ],
+)
+def test_expressions_of_running_text(text, expected):
+    """Prices, percents and code are none."""
+    assert bodies(text, markdown=True) == expected
 
-    assert bodies("It costs $5 or $10 and 50% of $x^2$.") == ["x^2"]
-    assert bodies("`$PATH` and $y$\n```sh\necho $A$\n```\n~~~\n$B$\n~~~\nso $z$ ``$q$``") == [
-        "y",
-        "z",
-    ]
-    assert bodies("50% of \\(x\\) and $$\\begin{align} a \\end{align}$$") == [
-        "x",
-        r"\begin{align} a \end{align}",
-    ]
-    assert sentences("First.\n\nHere 50% of $x. y$ is\nmuch! Last.", markdown=True) == [
-        "Here 50% of $x. y$ is much!"
-    ]
+
+def test_sentences_of_running_text():
+    text = "First.\n\nHere 50% of $x. y$ is\nmuch! Last."
+
+    assert sentences(text, markdown=True) == ["Here 50% of $x. y$ is much!"]
 
 
 PIECES = [
@@ -125,93 +141,104 @@ PIECES = [
     "$x^2$ ",
     r"$\{y\}$ ",
     r"\(z\) ",
-]
-PIECES += [
     r"\[ w \] ",
     "$$v$$ ",
     r"$p \text{ if $q$}$ ",
     "% remark $no$ \n",
     r"\begin{align} a &= b \\ c \end{align} ",
-]
-PIECES += [
     r"\begin{itemize} \item $i$ \end{itemize} ",
     r"\verb|$n$| ",
     r"\begin{equation*} e \end{equation*} ",
+    "\n\n",
+    r"\\ ",
+    r"\begin{verbatim} $n$ \end{verbatim} ",
+    "{a $g$ group} ",
 ]
-PIECES += ["\n\n", r"\\ ", r"\begin{verbatim} $n$ \end{verbatim} ", "{a $g$ group} "]
+
+
+def is_mathematics(node) -> bool:
+    if node.isNodeType(LatexEnvironmentNode):
+        return node.environmentname in ENVIRONMENTS
+    return node.isNodeType(LatexMathNode)
+
+
+def spans_of_parser(nodes) -> list[tuple[int, int]]:
+    """Starts and ends of the outermost mathematics among nodes, also inside of arguments."""
+    spans = []
+    for node in nodes or []:
+        if node is None:
+            continue
+        if is_mathematics(node):
+            spans.append((node.pos, node.pos + node.len))
+            continue
+        spans += spans_of_parser(getattr(node, "nodelist", None))
+        arguments = getattr(node, "nodeargd", None)
+        if arguments:
+            spans += spans_of_parser(arguments.argnlist)
+    return spans
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.sampled_from(PIECES), max_size=25))
 def test_agrees_with_a_parser_on_sound_documents(pieces):
-    text = "".join(pieces) + "."  # the parser refuses a document that ends in a line break
+    """pylatexenc; it refuses a document that ends in a line break."""
+    text = "".join(pieces) + "."
 
-    def spans(nodes):
-        for node in filter(None, nodes or []):
-            inside = node.isNodeType(LatexEnvironmentNode) and node.environmentname in ENVIRONMENTS
-            if node.isNodeType(LatexMathNode) or inside:
-                yield node.pos, node.pos + node.len
-                continue
-            yield from spans(getattr(node, "nodelist", None))
-            yield from spans(node.nodeargd.argnlist if getattr(node, "nodeargd", None) else None)
+    spans = [(expression.start, expression.end) for expression in find_expressions(text)]
 
     nodes, _, _ = LatexWalker(text, tolerant_parsing=False).get_latex_nodes()
-    assert [(e.start, e.end) for e in find_expressions(text)] == sorted(spans(nodes))
+    assert spans == sorted(spans_of_parser(nodes))
 
 
-NOISE = [
-    "$",
-    "$$",
-    "\\",
-    "{",
-    "}",
-    "%",
-    "\n\n",
-    "`",
-    "\\[",
-    "\\]",
-    "\\(",
-    "\\)",
-    "\\begin{align}",
-    "\\end{align}",
-]
+NOISE = r"$ $$ \ { } % ` \[ \] \( \) \begin{align} \end{align}".split() + ["\n\n"]
+
+
+TEXTS = st.lists(st.sampled_from(PIECES + NOISE) | st.text(max_size=8), max_size=25).map("".join)
 
 
 @settings(max_examples=80, deadline=None)
-@given(st.lists(st.sampled_from(PIECES + NOISE) | st.text(max_size=8), max_size=25), st.booleans())
-def test_ranges_hold_what_was_found(pieces, markdown):
-    text = "".join(pieces)
-    place = 0
-    for one in scan(text, markdown=markdown):
-        assert place <= one.start <= one.body <= one.body_end <= one.end
-        place = one.end
+@given(text=TEXTS, markdown=st.booleans())
+def test_ranges_follow_one_another(text, markdown):
+    end = 0
+    for found in scan(text, markdown=markdown):
+        assert end <= found.start <= found.body <= found.body_end <= found.end
+        end = found.end
+
+
+@settings(max_examples=80, deadline=None)
+@given(text=TEXTS, markdown=st.booleans())
+def test_ranges_hold_expressions(text, markdown):
+    """But for remarks, which are left out."""
     for expression in find_expressions(text, markdown=markdown):
         raw = text[expression.start : expression.end]
-        if "%" not in raw:
-            assert expression.text in " ".join(raw.split())
         assert raw[0] in "$\\"
-    place = 0
+        assert "%" in raw or expression.text in " ".join(raw.split())
+
+
+@settings(max_examples=80, deadline=None)
+@given(text=TEXTS, markdown=st.booleans())
+def test_ranges_hold_sentences_with_whole_expressions(text, markdown):
+    expressions = find_expressions(text, markdown=markdown)
+    end = 0
     for sentence in find_sentences(text, markdown=markdown):
-        assert place <= sentence.start < sentence.end
-        place = sentence.end
-        raw = text[sentence.start : sentence.end]
+        assert end <= sentence.start < sentence.end
+        end = sentence.end
+        raw = text[sentence.start : end]
         assert raw == raw.strip()
-        inside = [
-            e
-            for e in find_expressions(text, markdown=markdown)
-            if sentence.start <= e.start < sentence.end
-        ]
-        assert inside
-        assert all(e.end <= sentence.end for e in inside)
+        ends = [found.end for found in expressions if sentence.start <= found.start < end]
+        assert ends
+        assert max(ends) <= end
 
 
+@pytest.mark.parametrize("markdown", [False, True])
 @pytest.mark.parametrize(
     "piece", ["$x ", "\\[ x ", "\\begin{align} x ", "\\begin{verbatim} ", "{$x} ", "`$a "]
 )
-def test_large_broken_documents(piece):
+def test_large_broken_documents(piece, markdown):
     """Unclosed expressions are skipped in linear time; a quadratic scan would take many minutes here."""
-    for markdown in (False, True):
-        assert found(piece * 20_000 + "\n\n$y$", markdown=markdown)[-1] == ("inline", "y")
+    text = piece * 20_000 + "\n\n$y$"
+
+    assert expressions(text, markdown=markdown)[-1] == ("inline", "y")
 
 
 @pytest.mark.parametrize(
@@ -234,21 +261,24 @@ def test_the_shortest_expression_is_a_parameter():
     assert keep_expression("x+", inline=True, min_length=2)
 
 
+LONG = "a_{1} + a_{2} + a_{3} + a_{4}"
+DOCUMENTS = [("a", f"So ${LONG}$ is. \\[{LONG}\\]", False), ("b", f"And ${LONG}$ or $c$.", True)]
+
+
 def test_rows_hold_each_text_once():
-    long = "a_{1} + a_{2} + a_{3} + a_{4}"
-    documents = [
-        ("a", f"So ${long}$ is. \\[{long}\\]", False),
-        ("b", f"And ${long}$ or $c$.", True),
-    ]
-    rows = list(math_rows(documents))
+    rows = list(math_rows(DOCUMENTS))
+
     assert [(row["id"], row["class"], row["text"]) for row in rows] == [
-        ("a:3-34", "inline", long),
-        ("a:0-38", "sentence", f"So ${long}$ is."),
-        ("b:0-43", "sentence", f"And ${long}$ or $c$."),
+        ("a:3-34", "inline", LONG),
+        ("a:0-38", "sentence", f"So ${LONG}$ is."),
+        ("b:0-43", "sentence", f"And ${LONG}$ or $c$."),
     ]
     assert {row["language"] for row in rows} == {"latex"}
-    assert [row["class"] for row in math_rows(documents, sentences=False, max_length=28)] == []
-    assert len(list(math_rows(documents, min_length=1, sentences=False))) == 2
+
+
+@pytest.mark.parametrize("options, count", [({"max_length": 28}, 0), ({"min_length": 1}, 2)])
+def test_expressions_have_a_length(options, count):
+    assert len(list(math_rows(DOCUMENTS, sentences=False, **options))) == count
 
 
 @pytest.fixture
@@ -266,14 +296,15 @@ def folder(tmp_path):
 
 
 def test_documents_are_read_from_each_kind_of_file(folder):
-    documents = []
-    for name, text, markdown in read_documents([folder], on_bad="skip", progress=False):
-        documents.append((name.removeprefix(f"{folder.as_posix()}/"), text, markdown))
+    """Markdown and tables are running text."""
+    documents = list(read_documents([folder], on_bad="skip", progress=False))
+
+    place = folder.as_posix()
     assert documents == [
-        ("a.tex", "% $x$\n", False),
-        ("b.md", "$y$", True),
-        ("c.parquet:1", "$z$", True),
-        ("lines.jsonl:1", "$w$", True),
+        (f"{place}/a.tex", "% $x$\n", False),
+        (f"{place}/b.md", "$y$", True),
+        (f"{place}/c.parquet:1", "$z$", True),
+        (f"{place}/lines.jsonl:1", "$w$", True),
     ]
 
 
@@ -302,24 +333,27 @@ def test_what_cannot_be_read_ends_the_run(folder, name):
 def command(run_main, tmp_path):
     """command(*options) on DOCUMENT: the printed counts and the rows."""
     paper = tmp_path / "paper.tex"
-    out = tmp_path / "out.jsonl"
     paper.write_text(DOCUMENT)
+    out = tmp_path / "out.jsonl"
 
     def call(*options):
         code, printed, _ = run_main(latex.main, paper, "--out", out, *options)
         assert code == 0
-        return json.loads(printed), [
-            json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()
-        ]
+        with out.open(encoding="utf-8") as lines:
+            return json.loads(printed), [json.loads(line) for line in lines]
 
     return call
 
 
 def test_the_command_writes_rows_with_their_places(command):
-    _, rows = command()
-    assert [row["class"] for row in rows] == ["align*"] + ["sentence"] * 5
-    for row in rows[1:]:
-        assert DOCUMENT[row["start"] : row["end"]].split()[0] == row["text"].split()[0]
+    _, (expression, *others) = command()
+
+    assert expression["class"] == "align*"
+    assert len(others) == 5
+    for row in others:
+        assert row["class"] == "sentence"
+        raw = DOCUMENT[row["start"] : row["end"]]
+        assert raw.split()[0] == row["text"].split()[0]
 
 
 def test_the_command_counts_by_class(command, tmp_path):

@@ -21,8 +21,9 @@ LANGUAGE_OF = {}
 MEANING_OF = {}
 for number, meaning in enumerate(MEANINGS):
     for lang, texts in meaning.items():
-        LANGUAGE_OF |= dict.fromkeys(texts, lang)
-        MEANING_OF |= dict.fromkeys(texts, number)
+        for text in texts:
+            LANGUAGE_OF[text] = lang
+            MEANING_OF[text] = number
 
 
 @pytest.fixture(scope="module")

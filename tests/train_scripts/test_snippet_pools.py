@@ -42,8 +42,12 @@ def code_rows(count: int = 60, langs: tuple[str, ...] = ("python", "go")) -> lis
     rows = []
     for number in range(count):
         a, b, c = rng.choice(NAMES, size=3, replace=False)
-        row = {"source": f"{a} = {b} + {c} {number % 7}", "source_lang": langs[number % len(langs)]}
-        row |= {"target": f"sets {a} to {b} plus {c} {number % 7}.", "target_lang": "eng_Latn"}
+        row = {
+            "source": f"{a} = {b} + {c} {number % 7}",
+            "source_lang": langs[number % len(langs)],
+            "target": f"sets {a} to {b} plus {c} {number % 7}.",
+            "target_lang": "eng_Latn",
+        }
         rows.append(row | {"provenance": "code"})
     return rows
 

@@ -12,7 +12,7 @@ import pytest
 import source_code
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from source_code import GRAMMARS, Snippet, segment_code, snippet_rows, tidy
+from source_code import GRAMMARS, segment_code, snippet_rows, tidy
 
 SOURCES = {
     "python": '''"""Module."""
@@ -80,30 +80,31 @@ def non_blank(text: str) -> int:
     return len("".join(text.split()))
 
 
-def assert_tiles(source: bytes, snippets: list[Snippet], max_size: int = 100) -> None:
-    assert b"".join(s.text.encode() for s in snippets) == (
-        source if source.decode().strip() else b""
-    )
-    place = 0
+def assert_tiles(source: bytes, language: str, max_size: int = 100) -> None:
+    """Snippets follow one another from the first byte to the last, none of them too long or blank."""
+    snippets = segment_code(source, language, max_size=max_size)
+    end = 0
     for snippet in snippets:
-        assert snippet.start == place
-        assert snippet.text == source[place : snippet.end].decode()
+        assert snippet.start == end
+        assert snippet.text == source[snippet.start : snippet.end].decode()
         assert 1 <= non_blank(snippet.text) <= max_size
         assert snippet.kind in ("code", "text")
-        place = snippet.end
+        end = snippet.end
+    assert end == (len(source) if source.strip() else 0)
 
 
 def tidied(source: str, language: str, **options) -> list[tuple[str, str]]:
-    return [(s.kind, tidy(s.text)) for s in segment_code(source, language, **options)]
+    """(kind, text) of the snippets."""
+    snippets = segment_code(source, language, **options)
+    return [(snippet.kind, tidy(snippet.text)) for snippet in snippets]
 
 
 @pytest.mark.parametrize("max_size", [1, 7, 40, 100, 10_000])
+@pytest.mark.parametrize("line_end", [b"\n", b"\r\n"])
 @pytest.mark.parametrize("language", GRAMMARS)
-def test_every_language_is_tiled(language, max_size):
+def test_every_language_is_tiled(language, line_end, max_size):
     source = SOURCES[language].encode()
-    assert_tiles(source, segment_code(source, language, max_size=max_size), max_size)
-    windows = source.replace(b"\n", b"\r\n")
-    assert_tiles(windows, segment_code(windows, language, max_size=max_size), max_size)
+    assert_tiles(source.replace(b"\n", line_end), language, max_size)
 
 
 @settings(max_examples=50, deadline=None)
@@ -111,32 +112,39 @@ def test_every_language_is_tiled(language, max_size):
 def test_broken_source_is_tiled(language, data, max_size):
     """Pieces of valid source in any order, with random text in between."""
     piece = st.sampled_from(SOURCES[language].splitlines(keepends=True)) | st.text(max_size=20)
-    source = "".join(data.draw(st.lists(piece, max_size=12))).encode()
-    assert_tiles(source, segment_code(source, language, max_size=max_size), max_size)
+    pieces = data.draw(st.lists(piece, max_size=12))
+    assert_tiles("".join(pieces).encode(), language, max_size)
 
 
 def test_text_snippets_hold_no_token_of_python():
     """Against Python's own tokenizer: text snippets contain only comments and strings."""
     source = Path(textwrap.__file__).read_text(encoding="utf-8")
     assert source.isascii()  # so that characters are bytes
-    starts = np.cumsum([0, *map(len, source.splitlines(keepends=True))])
-    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
-    code = [t.start for t in tokens if t.type in (tokenize.NAME, tokenize.OP, tokenize.NUMBER)]
-    texts = [s for s in segment_code(source, "python") if s.kind == "text"]
-    text_bytes = {place for snippet in texts for place in range(snippet.start, snippet.end)}
-    assert len(text_bytes) > 1000
-    assert not text_bytes.intersection(starts[row - 1] + column for row, column in code)
+    line_starts = np.cumsum([0, *map(len, source.splitlines(keepends=True))])
+    code_places = set()
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type in (tokenize.NAME, tokenize.OP, tokenize.NUMBER):
+            row, column = token.start
+            code_places.add(line_starts[row - 1] + column)
+
+    text_places = set()
+    for snippet in segment_code(source, "python"):
+        if snippet.kind == "text":
+            text_places.update(range(snippet.start, snippet.end))
+
+    assert len(text_places) > 1000
+    assert text_places.isdisjoint(code_places)
 
 
 def test_statements_up_to_the_size():
     """The JavaScript example of OS Table 1: three statements, 98 non-blank characters."""
-    source = "const DataHandler = require('./lib/dataHandler.js');\nlet windowRef;\n"
-    source += "const dataHandler = new DataHandler({});\n"
-    after = "doSomethingElse(windowRef);\n"
-    assert tidied(source + after, "javascript") == [
-        ("code", source.strip()),
-        ("code", after.strip()),
-    ]
+    statements = "const DataHandler = require('./lib/dataHandler.js');\nlet windowRef;\n"
+    statements += "const dataHandler = new DataHandler({});"
+    after = "doSomethingElse(windowRef);"
+
+    snippets = tidied(f"{statements}\n{after}\n", "javascript")
+
+    assert snippets == [("code", statements), ("code", after)]
 
 
 def test_a_small_file_is_one_snippet():
@@ -151,13 +159,13 @@ def test_blanks_are_no_snippet(blanks):
 def test_the_head_of_a_long_statement_stands_alone():
     """The Python example of OS Table 1: the condition, without its body and without the line before it."""
     head = 'if input_event["enable_points"] or event_info.get("bonus"):'
-    body = [
-        f'    points = points + event_info["number_{i}"] * factor_{i} + offset' for i in range(3)
-    ]
-    source = "\n".join(["event_count += 1", head, *body, "finish()"])
-    kinds, texts = zip(*tidied(source, "python"))
-    assert texts == ("event_count += 1", head, *(line.strip() for line in body), "finish()")
-    assert set(kinds) == {"code"}
+    body = "    points = points + event_info['number_1'] * factor_1 + the_offset_of_the_points"
+    source = "\n".join(["event_count += 1", head, body, body, "finish()"])
+
+    snippets = tidied(source, "python")
+
+    texts = ["event_count += 1", head, body.strip(), body.strip(), "finish()"]
+    assert snippets == [("code", text) for text in texts]
 
 
 LONG = "x" * 90
@@ -179,16 +187,20 @@ def test_a_directive_of_javascript_is_no_docstring():
 
 
 def test_a_long_token_is_cut_at_lines():
-    lines = "\n".join(f"line {i} {'a' * 40}" for i in range(6))
-    pieces = tidied(f'"""{lines}"""', "python")
-    assert all(kind == "text" for kind, _ in pieces)
-    assert [text.count("\n") for _, text in pieces] == [1, 1, 1]
+    """Two lines a piece."""
+    lines = "\n".join([f"line {'a' * 40}"] * 6)
+
+    snippets = tidied(f'"""{lines}"""', "python")
+
+    assert [(kind, text.count("\n")) for kind, text in snippets] == [("text", 1)] * 3
 
 
 def test_a_long_line_is_cut_at_blanks():
-    words = tidied("# " + "word " * 60, "python")
-    assert [non_blank(text) for _, text in words] == [97, 100, 44]
-    assert all(set(text.split()) <= {"#", "word"} for _, text in words)
+    snippets = tidied("# " + "word " * 60, "python")
+
+    assert [non_blank(text) for _, text in snippets] == [97, 100, 44]
+    words = " ".join(text for _, text in snippets).split()
+    assert set(words) == {"#", "word"}
 
 
 def test_a_long_word_is_cut_anywhere():
@@ -198,23 +210,33 @@ def test_a_long_word_is_cut_anywhere():
 def test_deep_nesting_takes_no_recursion():
     source = "x = " + "(" * 3000 + "1" + ")" * 3000 + "\n"
     assert sys.getrecursionlimit() < 3000
-    assert_tiles(source.encode(), segment_code(source, "python"))
+    assert_tiles(source.encode(), "python")
 
 
-def test_rows_of_folders(tmp_path):
+@pytest.fixture
+def python_folder(tmp_path):
+    """A file, one in a folder with a byte order mark and lines of Windows, and one that is no code."""
     (tmp_path / "deep").mkdir()
     (tmp_path / "deep" / "b.py").write_bytes(b"\xef\xbb\xbfx = '\xc3\xa9'\r\n")
     (tmp_path / "a.py").write_text("y = 1\n")
     (tmp_path / "a.txt").write_text("no code")
-    rows = list(snippet_rows([tmp_path, tmp_path / "a.py"], "python", progress=False))
+    return tmp_path
+
+
+def test_a_file_that_is_given_twice_is_read_once(python_folder):
+    folders = [python_folder, python_folder / "a.py"]
+
+    rows = list(snippet_rows(folders, "python", progress=False))
+
     assert [row["text"] for row in rows] == ["y = 1", "x = 'é'"]
-    assert rows[1]["id"] == f"{tmp_path.as_posix()}/deep/b.py:0-13"
-    assert [rows[0][key] for key in ("language", "class", "start", "end")] == [
-        "python",
-        "code",
-        0,
-        6,
-    ]
+
+
+def test_a_row_says_where_it_stands(python_folder):
+    first, second = snippet_rows([python_folder], "python", progress=False)
+
+    assert second["id"] == f"{python_folder.as_posix()}/deep/b.py:0-13"
+    assert (first["language"], first["class"]) == ("python", "code")
+    assert (first["start"], first["end"]) == (0, 6)
 
 
 @pytest.fixture
@@ -227,17 +249,16 @@ def ruby(tmp_path):
 
 def test_the_command_writes_snippets(run_main, ruby):
     out = ruby / "x" / "out.jsonl"
+    options = ["-l", "ruby", "--on-bad", "skip", "--max-size", "60"]
 
-    code, printed, _ = run_main(
-        source_code.main, ruby, "-l", "ruby", "--out", out, "--on-bad", "skip", "--max-size", "60"
-    )
+    code, printed, _ = run_main(source_code.main, ruby, *options, "--out", out)
 
     assert code == 0
-    rows = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
-    assert [row["text"] for row in rows] == [
-        text for _, text in tidied(SOURCES["ruby"], "ruby", max_size=60)
-    ]
-    assert json.loads(printed)["rows"] == len(rows) > 3
+    with out.open(encoding="utf-8") as lines:
+        texts = [json.loads(line)["text"] for line in lines]
+    assert texts == [text for _, text in tidied(SOURCES["ruby"], "ruby", max_size=60)]
+    assert json.loads(printed)["rows"] == len(texts)
+    assert len(texts) > 3
 
 
 def test_the_command_ends_at_a_broken_file(run_main, ruby):

@@ -88,8 +88,14 @@ def test_the_teachers_decoder_does_not_fit_a_stranger(teacher, stranger, toy):
 @pytest.fixture
 def verses():
     """John 2:8 to 10 and 3:1, of which English and French have two verses both."""
-    rows = [("2.10", "eng_Latn", "ten"), ("2.9", "eng_Latn", "nine"), ("2.8", "eng_Latn", "eight")]
-    rows += [("2.10", "fra_Latn", "dix"), ("2.9", "fra_Latn", "neuf"), ("3.1", "fra_Latn", "un")]
+    rows = [
+        ("2.10", "eng_Latn", "ten"),
+        ("2.9", "eng_Latn", "nine"),
+        ("2.8", "eng_Latn", "eight"),
+        ("2.10", "fra_Latn", "dix"),
+        ("2.9", "fra_Latn", "neuf"),
+        ("3.1", "fra_Latn", "un"),
+    ]
     table = pd.DataFrame(rows, columns=["verse_id", "lang", "text"])
     return long_context_data.numbered(table.assign(verse_id="b.JOH." + table.verse_id))
 

@@ -6,8 +6,6 @@ from token_neighbours import KINDS, neighbour_shares, token_neighbours
 
 from hf_echo.evaluation.tokens.token_states import token_states
 
-from ..refusals import refusals
-
 
 def count(states: np.ndarray, facts: np.ndarray, queries: np.ndarray, k: int) -> dict[str, float]:
     """Table 9 by loops: of each query the k best tokens but itself."""
@@ -15,15 +13,18 @@ def count(states: np.ndarray, facts: np.ndarray, queries: np.ndarray, k: int) ->
     counts = dict.fromkeys(KINDS, 0)
     for query in queries:
         scores = (unit @ unit[query].astype(np.float64)).astype(np.float32)
-        others = [token for token in np.argsort(-scores, kind="stable") if token != query]
-        for token in others[:k]:
+        scores[query] = -np.inf
+        for token in np.argsort(-scores, kind="stable")[:k]:
             same_id, same_lang, same_token = facts[token] == facts[query]
-            if same_lang:
-                counts["same_sentence" if same_id else "same_language"] += 1
-                counts["same_token"] += int(not same_id and same_token)
-            else:
+            if not same_lang:
                 counts["translation" if same_id else "other"] += 1
-    return {kind: 100 * number / (k * len(queries)) for kind, number in counts.items()}
+            elif same_id:
+                counts["same_sentence"] += 1
+            else:
+                counts["same_language"] += 1
+                counts["same_token"] += int(same_token)
+    percent = 100 / (k * len(queries))
+    return {kind: percent * number for kind, number in counts.items()}
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +43,8 @@ def test_kinds_are_those_of_a_loop(tokens):
 
 def test_four_kinds_are_all_neighbours(tokens):
     shares = neighbour_shares(*tokens, 5)
-    assert sum(shares[kind] for kind in KINDS[:4]) == pytest.approx(100)
+
+    assert sum(map(shares.get, KINDS[:4])) == pytest.approx(100)
 
 
 @pytest.fixture(scope="module")
@@ -55,38 +57,50 @@ def rows(toy):
     return [row for row in toy.nway_rows() if row["id"] < 8]
 
 
-def test_shares_of_a_model_are_those_of_its_states(model, rows):
-    """By hand: all tokens of the first four English sentences ask."""
+@pytest.fixture(scope="module")
+def tokens_of_rows(model, rows):
+    """(states, facts) of the last layer; a fact is (sentence, language, token id)."""
     langs = [row["lang"] for row in rows]
-    of_texts = list(token_states(*model, [row["text"] for row in rows], langs, layers=[-1]))
-    numbers = {lang: number for number, lang in enumerate(dict.fromkeys(langs))}
+    texts = [row["text"] for row in rows]
+    states = []
     facts = []
-    for row, states in zip(rows, of_texts):
-        facts += [(row["id"], numbers[row["lang"]], token) for token in states.ids]
-    facts = np.array(facts)
-    queries = np.flatnonzero((facts[:, 1] == numbers["eng_Latn"]) & (facts[:, 0] < 4))
-    all_states = np.concatenate([states.states[0] for states in of_texts])
+    for row, sentence in zip(rows, token_states(*model, texts, langs, layers=[-1]), strict=True):
+        states.append(sentence.states[0])
+        for token_id in sentence.ids:
+            facts.append((row["id"], langs.index(row["lang"]), token_id))
+    return np.concatenate(states), np.array(facts)
 
+
+def test_shares_of_a_model_are_those_of_its_states(model, rows, tokens_of_rows):
+    """By hand: all tokens of the first four English sentences ask."""
     shares = token_neighbours(*model, rows, query_sentences=4, tokens_each=100, k=3)
 
-    by_hand = count(all_states, facts, queries, 3)
+    states, facts = tokens_of_rows
+    sentences, langs, _ = facts.T
+    english = [row["lang"] for row in rows].index("eng_Latn")
+    queries = np.flatnonzero((langs == english) & (sentences < 4))
+    by_hand = count(states, facts, queries, 3)
     assert shares == pytest.approx(by_hand | {"queries": len(queries), "pool": len(facts)}, abs=1.0)
 
 
 def test_queries_are_drawn_by_seed(model, rows):
-    first, again, other = [
-        token_neighbours(*model, rows, tokens_each=2, seed=seed) for seed in (0, 0, 1)
-    ]
+    """Two of each of eight sentences."""
+    first = token_neighbours(*model, rows, tokens_each=2, seed=0)
+
     assert first["queries"] == 16
-    assert first == again != other
+    assert token_neighbours(*model, rows, tokens_each=2, seed=0) == first
+    assert token_neighbours(*model, rows, tokens_each=2, seed=1) != first
 
 
-test_rows_that_cannot_be_measured = refusals(
-    (slice(0, 1), {}, "and in another language; found eng_Latn"),
-    (slice(1, 3), {}, "give sentences in 'eng_Latn' and .*found fra_Latn, rus_Cyrl"),
-    (slice(0, 6), {"k": 500}, "a smaller k than 500"),
-    (np.array([0, 0]), {}, "id 0 has two texts in 'eng_Latn'"),
-    call=lambda part, options, model, rows: token_neighbours(
-        *model, list(np.array(rows)[part]), **options
-    ),
+@pytest.mark.parametrize(
+    "numbers, options, message",
+    [
+        ([0], {}, "and in another language; found eng_Latn"),
+        ([1, 2], {}, "give sentences in 'eng_Latn' and .*found fra_Latn, rus_Cyrl"),
+        (range(6), {"k": 500}, "a smaller k than 500"),
+        ([0, 0], {}, "id 0 has two texts in 'eng_Latn'"),
+    ],
 )
+def test_rows_that_cannot_be_measured(model, rows, numbers, options, message):
+    with pytest.raises(ValueError, match=message):
+        token_neighbours(*model, [rows[number] for number in numbers], **options)
