@@ -19,7 +19,7 @@ def function_default(root: Path, function: str, parameter: str) -> Any:
     Args:
         root: folder of the package.
         function: dotted name in the package, such as "checkpoints.prune_checkpoint" or "vocabulary.counts.Counts.load";
-            an `__init__.py` may import it from elsewhere. For a class it is a field, or a parameter of `__init__`.
+            an `__init__.py`, or its stub, may import it from elsewhere. For a class it is a field, or a parameter of `__init__`.
 
     Raises:
         LookupError: no such function or parameter, or one without a default.
@@ -37,7 +37,10 @@ def function_default(root: Path, function: str, parameter: str) -> Any:
 
 
 def _file_of(path: Path) -> Path:
-    """The file of a module, or of the package of this name."""
+    """The file of a module, or that in which the package of this name imports its names."""
+    names_of_package = path / "__init__.pyi"
+    if names_of_package.is_file():
+        return names_of_package
     file = path.with_name(f"{path.name}.py")
     return file if file.is_file() else path / "__init__.py"
 
