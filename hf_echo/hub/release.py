@@ -83,6 +83,7 @@ def release_checkpoint(  # noqa: PLR0913 (the options of `hf-echo release`)
         tokenizer = open_tokenizer(place).open_target(
             base_of(model) if is_adapter(model) else place
         )
+    # The dtype of the release; matrices in few bits are made of these weights below.
     whole.to(pick_dtype(dtype, "cpu"))
     out = Path(out)
     with write_folder(out) as folder:
@@ -115,6 +116,7 @@ def release_checkpoint(  # noqa: PLR0913 (the options of `hf-echo release`)
             results=counts,
             output_dir=out,
         )
+        # The card comes last: it may be changed later, so that it has no checksum.
         write_checksums(folder)
         copy_own_card(model, folder)
         write_checkpoint_card(folder, license)
@@ -141,6 +143,7 @@ def release_speech(
     translator = None
     if decoder is not None:
         translator, tokenizer = load_translator(decoder, device="cpu", dtype="fp32")
+        # The decoder must read vectors of the size that the encoder writes.
         written = encoder.config.embedding_size
         read = translator.decoder.config.embedding_size
         if written != read:
@@ -241,6 +244,7 @@ def leave_code_out(folder: Path, names: Sequence[str] = LOADED_BY_NAME) -> None:
         '"""For trust_remote_code=True: the code of this checkpoint is the installed package."""\n\n'
         f"from hf_echo.modeling import {', '.join(names)}  # noqa: F401\n"
     )
+    # Classes of the root are found in that file; the decoder's folder is opened by the package.
     configs = list(folder.rglob("config.json"))
     for name in ("tokenizer_config.json", "preprocessor_config.json"):
         if (folder / name).exists():

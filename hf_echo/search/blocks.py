@@ -87,6 +87,7 @@ class Rows:
         digest = hashlib.blake2b(
             f"{len(self)} {self.width} {self.parts[0].dtype}".encode(), digest_size=16
         )
+        # In blocks of one size, so that it does not depend on the shards.
         for start in range(0, len(self), BLOCK):
             digest.update(np.ascontiguousarray(self.raw(start, start + BLOCK)))
         return digest.hexdigest()

@@ -119,6 +119,7 @@ def _sparse_neighbours(x: Matrix, y: Matrix, k: int) -> Neighbours:
     nearest = Neighbours.none_yet(x.shape[0], k)
     rows_at_a_time = max(1, PAIRS // y.shape[0])
     columns = y.astype(np.float64).T.tocsr()
+    # Scores are dense: all of them would not fit into memory.
     for start in range(0, x.shape[0], rows_at_a_time):
         rows = slice(start, start + rows_at_a_time)
         scores = (x[rows].astype(np.float64) @ columns).toarray().astype(np.float32)

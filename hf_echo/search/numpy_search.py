@@ -85,6 +85,7 @@ def nearest_rows(x: np.ndarray, y: np.ndarray, k: int) -> tuple[np.ndarray, np.n
     for start in range(0, len(x), BLOCK):
         cosines = (x[start : start + BLOCK] @ y.T).astype(np.float32)
         rows = np.arange(len(cosines))
+        # argmax takes the lowest of equal rows; a partition, which is faster for large k, takes any.
         for rank in range(k):
             best = cosines.argmax(axis=1)
             scores[start + rows, rank] = cosines[rows, best]

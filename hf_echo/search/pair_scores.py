@@ -454,6 +454,7 @@ class _Pool:
         self, texts: Sequence[str], langs: Sequence[str | None], encode: Encode
     ) -> np.ndarray:
         """(len(texts), d) of length 1: from the pool; if one text is not there, all are encoded."""
+        # Pairs of the pool itself are not encoded again; others come from standard input.
         rows = []
         for text, lang in zip(texts, langs, strict=True):
             rows.append(self.rows.get(key_of(lang or "", text), -1))

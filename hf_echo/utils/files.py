@@ -44,6 +44,7 @@ def write_whole(path: str | Path) -> Iterator[Path]:
     try:
         with named_when_full(path):
             yield unfinished
+        # A file that is replaced keeps its rights.
         if place.exists():
             shutil.copymode(place, unfinished)
         os.replace(unfinished, place)
@@ -169,6 +170,7 @@ def write_array(path: str | Path, array: np.ndarray) -> None:
 
 def files_below(folder: str | Path, around: frozenset[str] = frozenset()) -> list[Path]:
     """The files of a folder and of its folders, sorted. Links are followed, but not to a folder `around` them."""
+    # A link to a folder above would never end.
     around = around | {os.path.realpath(folder)}
     files = []
     for path in Path(folder).iterdir():

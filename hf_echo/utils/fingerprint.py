@@ -43,6 +43,7 @@ def fingerprint(name: str | Path) -> str:
     if not path.is_dir():
         return f"commit:{_cached_commit(str(name)) or 'unknown'}"
     files = check_model_files(path)
+    # With the names: two files that change places make another model.
     digest = hashlib.sha256()
     for file in files:
         digest.update(f"{file.relative_to(path).as_posix()} {sha256(file)}\n".encode())
@@ -78,6 +79,7 @@ def model_files(folder: Path) -> list[Path]:
 
 def sha256(file: str | Path) -> str:
     """SHA-256 of a file's content, in hexadecimal."""
+    # In parts, since weights may be larger than memory.
     digest = hashlib.sha256()
     with Path(file).open("rb") as stream:
         while block := stream.read(1 << 20):

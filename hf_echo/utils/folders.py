@@ -47,6 +47,7 @@ def write_folder(path: str | Path) -> Iterator[Path]:
         )
     if next(place.glob("checkpoint-*"), None):
         raise ValueError(f"{path} holds a training run: name another folder")
+    # Nothing of somebody else is deleted: each file must be one that hf-echo writes.
     for file in sorted(place.rglob("*")):
         inner = file.relative_to(place)
         if file.is_file() and not is_ours and not _is_ours(inner):
@@ -60,6 +61,7 @@ def write_folder(path: str | Path) -> Iterator[Path]:
         # safetensors 0.8 lets nobody but the owner read them
         for file in unfinished.rglob("*.safetensors"):
             file.chmod(unfinished.stat().st_mode & 0o666)
+        # The old folder moves away first: a folder cannot take the place of another in one step.
         if place.exists():
             earlier = unfinished.with_suffix(".old")
             os.replace(place, earlier)
@@ -97,6 +99,7 @@ def whole_tensors(folder: Path) -> bool:
         if index.is_file():
             weight_map = json.loads(index.read_text())["weight_map"]
             files |= {folder / name for name in weight_map.values()}
+        # Opening compares header and length, and reads no weights.
         for file in files:
             with safe_open(file, "np"):
                 pass

@@ -47,6 +47,7 @@ def out_of_reach(name: str, files: Sequence[str] = FILES, kind: str = "model") -
             isinstance(try_to_load_from_cache(name, file, repo_type=kind), str) for file in files
         ):
             return None
+        # One question with a short limit of time, in place of transformers' many.
         ask = HfApi().model_info if kind == "model" else HfApi().dataset_info
         ask(name, timeout=10)
     except (HfHubHTTPError, HFValidationError, ValueError):

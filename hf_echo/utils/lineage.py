@@ -124,6 +124,7 @@ def all_steps(lineage: Mapping[str, Any] | None) -> dict[str, Mapping[str, Any]]
     if lineage is None:
         return {}
     lineages: dict[str, Mapping[str, Any]] = {}
+    # A step that several parents have in common is listed once.
     for parent in (
         lineage.get("from"),
         lineage.get("decoder_from"),

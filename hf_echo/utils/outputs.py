@@ -86,6 +86,7 @@ def output_files(settings: Step, report_file: Path | None = None) -> list[Path]:
         named.append(report_file)
     files = []
     for path in named:
+        # A Moses pair is two files.
         match = MOSES.fullmatch(path.name)
         if match and not path.exists():
             source, target, packed = match.groups()
@@ -109,6 +110,7 @@ def as_written(path: Path) -> bool:
 
 def signature(path: Path) -> str:
     """What changes when a file, or a file of a folder, is written: sizes and times."""
+    # Not the contents: an output may have gigabytes.
     files = files_below(path) if path.is_dir() else [path]
     digest = hashlib.sha256()
     for file in files:

@@ -54,6 +54,7 @@ class Table:
             return self
         average: dict[str, Any] = {self.columns[0]: "average"}
         for column in columns:
+            # What was not measured does not count as 0.
             values = [row[column] for row in self.rows if row.get(column) is not None]
             average[column] = sum(values) / len(values) if values else None
         return Table(self.rows, average, self.notes)

@@ -140,6 +140,7 @@ def text_blocks(path: str | Path) -> Iterator[Lines]:
 
 def _start(file: io.BufferedReader, path: str | Path) -> int:
     """Check the beginning of a file, and skip a byte order mark: the position of the first line."""
+    # What is no text shows in its beginning, before any line is given to the caller.
     head = file.peek(1 << 16)
     reason = why_not_text(head)
     if reason:
@@ -169,6 +170,7 @@ def _decoded(lines: list[bytes], start: int) -> Lines:
             return Lines(text.removesuffix("\n").removesuffix("\r").split("\n"), numbers, [])
         except UnicodeDecodeError:
             pass
+    # Line by line, to say which lines are no text.
     texts = []
     text_numbers = []
     bad = []

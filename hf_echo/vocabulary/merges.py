@@ -72,6 +72,7 @@ def learn_merges(
             pair = pairs.most_frequent()
             if pair is None:
                 break
+            # A pair that spells an old token uses no id.
             if pairs.merge(pair, new_ids[used_ids]):
                 used_ids += 1
                 bar.update()
@@ -101,6 +102,7 @@ class _Pairs:
         model = models.BPE(
             vocab=vocabulary.ids, merges=vocabulary.merges, ignore_merges=vocabulary.ignore_merges
         )
+        # tokenizers segments each word once; from then on a merge changes the words that hold its pair.
         for word in tqdm(words, desc="present tokens", disable=not progress, mininterval=0.5):
             self._segment(word, [token.id for token in model.tokenize(word)], set())
         for pair in self.counts:
@@ -144,6 +146,7 @@ class _Pairs:
 
     def _segment(self, word: str, symbols: list[int], grown: set[Pair]) -> None:
         """Replace the tokens of a word, and add its new pairs to `grown`."""
+        # The old pairs go, the new ones come; only a pair that the word did not have may become more frequent.
         weight = self.weights[word]
         old_pairs = set()
         for pair in pairwise(self.symbols.get(word, ())):

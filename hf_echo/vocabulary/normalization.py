@@ -164,6 +164,7 @@ def rules() -> dict[int, str]:
         if point in replacements or point in USUAL or is_hangul:
             continue
         character = chr(point)
+        # Letters alone: a circled digit or a fraction is more than another form of its digits.
         form, _, _ = unicodedata.decomposition(character).partition(" ")
         if form in FORMS and unicodedata.category(character).startswith("L"):
             replacements[point] = unicodedata.normalize("NFKC", character)
@@ -188,6 +189,7 @@ def charsmap() -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "rules.tsv"
         file.write_text("".join(rows), encoding="utf-8")
+        # A model of nothing: its training compiles the table.
         model = io.BytesIO()
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=iter(["a b"] * 10),

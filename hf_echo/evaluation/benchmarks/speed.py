@@ -50,6 +50,7 @@ def measure_speed(
     """
     # CUDA's calls return before the end
     wait = torch.cuda.synchronize if torch.cuda.is_available() else lambda: None
+    # The first pass is not counted: kernels are compiled, buffers made and files read.
     encode(texts, lang)
     wait()
     seconds = []

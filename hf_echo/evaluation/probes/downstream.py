@@ -91,6 +91,7 @@ def draw_training_rows(labels: Sequence[Hashable]) -> list[list[int]]:
     order = list(range(len(labels)))
     draws = []
     for _ in range(DRAWS):
+        # One seed for all draws: they differ because each shuffles what the one before has left.
         np.random.RandomState(SEED).shuffle(order)
         taken: Counter[Hashable] = Counter()
         chosen_rows = []
@@ -162,6 +163,7 @@ def _with_transfer(table: Table, train_lang: str) -> Table:
         )
     for row in table.rows:
         row["clt"] = 100 * row["accuracy"] / accuracies[train_lang]
+    # On the language that was taught nothing is transferred.
     other_rows = [row for row in table.rows if row["lang"] != train_lang]
     average = Table(other_rows or table.rows).with_average(["accuracy", "clt"]).average
     return Table(table.rows, average, table.notes)

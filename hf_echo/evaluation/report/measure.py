@@ -104,6 +104,7 @@ def _measure_table(
     result["xsim"][table.name][label] = asdict(errors)
     for by, of_models in result["groups"][table.name].items():
         of_models[label] = asdict(grouped(errors, by))
+    # Topics are the column `category` of an n-way table.
     train = [row | {"label": row.get("category")} for row in table.train]
     test = [row | {"label": row.get("category")} for row in table.rows]
     for lang, of_models in result["topics"].get(table.name, {}).items():

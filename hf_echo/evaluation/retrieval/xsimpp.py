@@ -104,6 +104,7 @@ def _predictions(x: Any, y: Any, negatives: Any, margin: str, k: int) -> np.ndar
     has_negative = has_direction(negatives, "negatives")
     if kept.all() and has_negative.all():
         return best_matches(x, stack(y, negatives), margin, k)
+    # Rows without a direction leave the search; predictions stay numbers of the whole pool.
     rows = np.flatnonzero(kept)
     negatives_kept = np.flatnonzero(has_negative)
     pool_rows = np.concatenate([rows, y.shape[0] + negatives_kept])

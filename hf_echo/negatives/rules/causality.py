@@ -93,6 +93,7 @@ def _affirm(s: Sentence, v: Verb) -> Edits | None:
     following = s.low[end]
     if following in _AFTER_NOT or (following == "be" and v.kind != "modal"):
         return None
+    # Without its negation a sentence with such a word would be none.
     if not _NEEDS_NEGATION.isdisjoint(s.low[end:]):
         return None
     edits: Edits = {}
@@ -101,6 +102,7 @@ def _affirm(s: Sentence, v: Verb) -> Edits | None:
     for j in range(end, len(s)):
         if s.low[j] in _POLARITY:
             edits[j] = cased(_POLARITY[s.low[j]], s.tokens[j])
+    # "can't" is "ca" and "n't": the verb gets its whole form.
     if v.kind == "modal" and s.low[k] not in ("'ll", "'d"):
         edits[k] = cased(v.base, word)
     if v.kind != "do" or v.inverted:

@@ -65,6 +65,7 @@ class Sentence:
             end = match.end()
         self.tail = text[end:]
         self.low = [token.lower().replace("’", "'") for token in self.tokens]
+        # Rules look some tokens ahead, also at the end.
         self.low += [""] * 4
         self.starts = self._sentence_starts()
         self.verbs: list | None = None  # filled by clauses.finite_verbs
@@ -107,6 +108,7 @@ class Sentence:
         """The text with tokens replaced: {position: new text}; "" removes a token. Adapts the article before it."""
         tokens = self.tokens.copy()
         spaces = self.spaces.copy()
+        # All edits first: the neighbour of one may be another.
         for k, new in edits.items():
             tokens[k] = new
         for k, new in edits.items():
