@@ -43,28 +43,34 @@ def test_every_help_shows_an_example_and_imports_no_heavy_library():
     assert json.loads(python("-c", code, json.dumps([list(COMMANDS), groups]))) == {}
 
 
-def test_every_output_is_declared():
+DECLARATIONS = [
+    pytest.param(name, declared, id=f"{' '.join(words)}: {name}")
+    for words, kind in COMMANDS.items()
+    for name, declared in fields_of(kind).items()
+]
+
+
+@pytest.mark.parametrize("name, declared", DECLARATIONS)
+def test_every_output_is_declared(name, declared):
     """What a declaration calls an output is checked before the command runs; its help says so in these words."""
-    assert len(COMMANDS) > 30
-    for words, kind in COMMANDS.items():
-        for name, declared in fields_of(kind).items():
-            about = declared.metadata
-            if about["help"].startswith(("write ", "folder of the new ", "output ")) or name in (
-                "out",
-                "output_dir",
-            ):
-                assert about["writes"], (words, name)
+    help_text = declared.metadata["help"]
+    is_output = help_text.startswith(("write ", "folder of the new ", "output "))
+    if is_output or name in ("out", "output_dir"):
+        assert declared.metadata["writes"]
 
 
-def test_a_help_begins_with_a_word_that_may_have_a_capital():
+@pytest.mark.parametrize("words", COMMANDS)
+def test_a_help_begins_with_a_word_that_may_have_a_capital(words):
     """Help texts get one: a value or a file name in front (`E5-small-q4.bin`, `Stock: ...`) would be another one."""
-    for words, kind in COMMANDS.items():
-        for name, declared in fields_of(kind).items():
-            first = declared.metadata["help"].split()[0].rstrip(":,;")
-            hint = annotation(kind, name)
-            values = [value for member in (hint, *get_args(hint)) for value in choices(member)]
-            fine = first[0].isupper() or first.replace("-", "").isalpha() and first not in values
-            assert fine, (words, name, declared.metadata["help"])
+    kind = COMMANDS[words]
+    for name, declared in fields_of(kind).items():
+        first = declared.metadata["help"].split()[0].rstrip(":,;")
+        hint = annotation(kind, name)
+        values = set(choices(hint))
+        for member in get_args(hint):
+            values.update(choices(member))
+        is_word = first.replace("-", "").isalpha() and first not in values
+        assert first[0].isupper() or is_word, name
 
 
 def test_help_names_the_groups_of_languages(hf_echo_cli):
@@ -79,6 +85,19 @@ def test_help_names_the_speech_encoder_where_audio_is_read_only(hf_echo_cli):
     assert "echo-nano-speech" not in shown
 
 
+@pytest.fixture
+def linked_inputs(tmp_path, monkeypatch):
+    """The working directory: two texts and a folder, with links to them under other names."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.txt").write_text("un chat\n")
+    (tmp_path / "b.txt").write_text("a cat\n")
+    (tmp_path / "FOLDER").mkdir()
+    (tmp_path / "LINK").symlink_to("a.txt")
+    (tmp_path / "LINK.npy").symlink_to("a.txt")
+    (tmp_path / "SAME").symlink_to("FOLDER")
+    return tmp_path
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -91,98 +110,118 @@ def test_help_names_the_speech_encoder_where_audio_is_read_only(hf_echo_cli):
         "mine a.txt b.txt -o c.tsv --json c.tsv",
     ],
 )
-def test_an_output_is_never_an_input(hf_echo_cli, tmp_path, monkeypatch, arguments):
-    monkeypatch.chdir(tmp_path)
-    source = tmp_path / "a.txt"
-    source.write_text("un chat\n")
-    (tmp_path / "b.txt").write_text("a cat\n")
-    (tmp_path / "FOLDER").mkdir()
-    for link, target in (("LINK", "a.txt"), ("LINK.npy", "a.txt"), ("SAME", "FOLDER")):
-        (tmp_path / link).symlink_to(target)
+def test_an_output_is_never_an_input(hf_echo_cli, linked_inputs, arguments):
     code, _, err = hf_echo_cli(*arguments.split())
-    assert code == 2 and "is an input too" in err, err
-    assert source.read_text() == "un chat\n"
-    assert not list((tmp_path / "FOLDER").iterdir())
+
+    assert code == 2, err
+    assert "is an input too" in err
+    assert (linked_inputs / "a.txt").read_text() == "un chat\n"
+    assert not list((linked_inputs / "FOLDER").iterdir())
 
 
 def test_an_unwritable_place_is_told_before_a_model_is_opened(refused, tmp_path, monkeypatch):
-    (tmp_path / "a.txt").write_text("un chat\n")
+    texts = tmp_path / "a.txt"
+    texts.write_text("un chat\n")
     monkeypatch.setattr(
         "hf_echo.inference.load_encoder", lambda *_, **__: pytest.fail("a model was opened")
     )
-    refused(
-        "cannot be written",
-        "encode",
-        "--model",
-        "echo-nano",
-        tmp_path / "a.txt",
-        tmp_path / "a.txt" / "x.npy",
-    )
+    refused("cannot be written", "encode", "--model", "echo-nano", texts, texts / "x.npy")
 
 
 def test_version(hf_echo_cli):
     assert hf_echo_cli("--version") == (0, f"hf-echo {hf_echo.__version__}\n", "")
 
 
-@pytest.mark.parametrize("kind", [KeyError, TypeError, EOFError, AttributeError, RuntimeError])
-def test_an_unexpected_error_is_one_line_unless_asked_for(hf_echo_cli, monkeypatch, kind):
-    text = "some\nthing"
+UNEXPECTED = [KeyError, TypeError, AttributeError, RuntimeError]
 
-    def broken():
-        raise kind(text)
 
-    monkeypatch.setattr("hf_echo.cli.tour.run_tour", broken)
+@pytest.fixture
+def failing_tour(monkeypatch):
+    """failing_tour(error): `hf-echo tour` fails with it."""
+
+    def fail_with(error):
+        def run_tour():
+            raise error
+
+        monkeypatch.setattr("hf_echo.cli.tour.run_tour", run_tour)
+
     monkeypatch.delenv("HF_ECHO_DEBUG", raising=False)
+    return fail_with
+
+
+@pytest.mark.parametrize("kind", UNEXPECTED)
+def test_an_unexpected_error_is_one_line(hf_echo_cli, failing_tour, kind):
+    """It says how to see the rest."""
+    failing_tour(kind("some\nthing"))
+
     code, out, err = hf_echo_cli("tour")
+
     assert code in (1, 2)
     assert not out
     assert err.startswith("hf-echo: ")
     assert err.count("\n") == 1
-    assert kind is EOFError or (kind.__name__ in err and "HF_ECHO_DEBUG=1" in err)
+    assert kind.__name__ in err
+    assert "HF_ECHO_DEBUG=1" in err
+
+
+def test_an_end_of_the_input_is_one_line(hf_echo_cli, failing_tour):
+    failing_tour(EOFError("some\nthing"))
+
+    code, out, err = hf_echo_cli("tour")
+
+    assert code in (1, 2)
+    assert not out
+    assert err.startswith("hf-echo: ")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("kind", [*UNEXPECTED, EOFError])
+def test_an_unexpected_error_is_shown_whole_on_request(
+    hf_echo_cli, failing_tour, monkeypatch, kind
+):
+    failing_tour(kind("something"))
     monkeypatch.setenv("HF_ECHO_DEBUG", "1")
-    text = "something"
-    pytest.raises((kind, ValueError), hf_echo_cli, "tour")
+    with pytest.raises((kind, ValueError)):
+        hf_echo_cli("tour")
 
 
-def test_models_of_the_package_have_short_names(hf_echo_cli, tmp_path):
-    """Every command of `evaluate` that takes a model knows echo-nano by name, and takes it where none is named."""
-    (tmp_path / "a.txt").write_text("un chat\nbonjour\n")
-    (tmp_path / "b.txt").write_text("a cat\nhello\n")
-    lines = (
-        "--source",
-        tmp_path / "a.txt",
-        "--source-lang",
-        "fra_Latn",
-        "--target",
-        tmp_path / "b.txt",
-    )
-    code, out, err = hf_echo_cli("evaluate", "xsim", *lines)
+def test_evaluate_takes_echo_nano_where_no_model_is_named(hf_echo_cli, tmp_path):
+    source = tmp_path / "a.txt"
+    source.write_text("un chat\nbonjour\n")
+    target = tmp_path / "b.txt"
+    target.write_text("a cat\nhello\n")
+    options = ["--source", source, "--source-lang", "fra_Latn", "--target", target]
+
+    code, out, err = hf_echo_cli("evaluate", "xsim", *options)
+
     assert code == 0
     assert json.loads(out)["count"] == 2
     assert "no --model: using echo-nano" in err
-    for words, kind in COMMANDS.items():
-        if (
-            words[0] == "evaluate"
-            and words[1] != "speech"
-            and (model := fields_of(kind).get("model"))
-        ):
-            assert not is_required(model), words
+
+
+EVALUATIONS = [words for words in COMMANDS if words[0] == "evaluate" and words[1] != "speech"]
+
+
+@pytest.mark.parametrize("words", EVALUATIONS)
+def test_no_evaluation_requires_a_model(words):
+    model = fields_of(COMMANDS[words]).get("model")
+    assert model is None or not is_required(model)
 
 
 def test_a_console_that_cannot_write_a_character(monkeypatch):
     """As `PYTHONIOENCODING=cp1252 hf-echo tour | cat`: numbers stand for what the console lacks."""
-    streams = {
-        name: io.TextIOWrapper(io.BytesIO(), encoding="cp1252") for name in ("stdout", "stderr")
-    }
-    for name, stream in streams.items():
-        monkeypatch.setattr(sys, name, stream)
+    console = io.TextIOWrapper(io.BytesIO(), encoding="cp1252")
+    monkeypatch.setattr(sys, "stdout", console)
+    monkeypatch.setattr(sys, "stderr", io.TextIOWrapper(io.BytesIO(), encoding="cp1252"))
     monkeypatch.setattr(sys, "argv", ["hf-echo", "tour"])
     monkeypatch.setattr("hf_echo.cli.tour.run_tour", lambda: typer.echo("café Привет"))
+
     with pytest.raises(SystemExit) as end:
         cli.main()
+
     assert not end.value.code
-    streams["stdout"].flush()
-    assert streams["stdout"].buffer.getvalue().decode("cp1252").startswith("café \\u041f")
+    console.flush()
+    assert console.buffer.getvalue().decode("cp1252").startswith("café \\u041f")
 
 
 @pytest.mark.slow

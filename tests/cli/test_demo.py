@@ -17,70 +17,117 @@ from hf_echo.inference import load_encoder
 COMMAND = "encode"
 
 
-def test_echo_nano_is_small_and_opens_in_three_ways():
-    folder = Path(hf_echo.pretrained("echo-nano"))
-    assert sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) <= 65e6
-    assert "echo-nano" in (folder / "README.md").read_text(encoding="utf-8")
-    # inside the package the package is the code; one small file leads trust_remote_code to it
-    assert [file.name for file in folder.rglob("*.py")] == ["installed_echo.py"]
-    encoder = AutoModel.from_pretrained(folder, trust_remote_code=True)
+@pytest.fixture(scope="module")
+def echo_nano() -> Path:
+    return Path(hf_echo.pretrained("echo-nano"))
+
+
+def test_echo_nano_is_small(echo_nano):
+    files = [file for file in echo_nano.rglob("*") if file.is_file()]
+
+    assert sum(file.stat().st_size for file in files) <= 65e6
+    assert "echo-nano" in (echo_nano / "README.md").read_text(encoding="utf-8")
+
+
+def test_echo_nano_holds_no_copy_of_the_code(echo_nano):
+    """Inside the package the package is the code; one small file leads trust_remote_code to it."""
+    assert [file.name for file in echo_nano.rglob("*.py")] == ["installed_echo.py"]
+
+
+def test_transformers_opens_echo_nano(echo_nano):
+    encoder = AutoModel.from_pretrained(echo_nano, trust_remote_code=True)
+
     assert encoder.num_parameters() <= 60e6
-    vectors = SentenceTransformer(str(folder), device="cpu").encode(
-        ["Bonjour !", "Hello!", "Der Zug ist spät."]
-    )
-    assert vectors.shape == (3, encoder.config.embedding_size)
-    assert vectors[0] @ vectors[1] > vectors[2] @ vectors[1]
-    prompts = json.loads((folder / "config_sentence_transformers.json").read_text())["prompts"]
-    # of the first stage, of the last
+    prompts = json.loads((echo_nano / "config_sentence_transformers.json").read_text())["prompts"]
+    # a language of the first stage, and one of the last
     assert {"fra_Latn", "mkd_Cyrl"} <= set(encoder.config.languages) <= set(prompts)
-    translator = pipeline("sonar-translation", model=str(folder))
-    found = translator("Le parlement a adopté la loi.", src_lang="fra_Latn", tgt_lang="eng_Latn")
-    assert found[0]["translation_text"]
 
 
-def test_tour():
-    console = Console(record=True, width=250)
-    rows = run_tour(console)
-    assert len(rows) == 20
-    assert len({row["lang"] for row in rows}) == 10
-    # the English of a sentence is the only right answer
-    assert len({row["english"] for row in rows}) == len(rows)
-    right = [row["nearest"] == row["english"] for row in rows]
-    assert np.mean(right) >= 0.8
-    text = console.export_text()
-    assert all(row["text"] in text for row in rows)
-    assert text.count("wrong: ") == right.count(False)
-    assert f"{sum(right)} of 20 found" in text
-    words = [
-        (set(row["written"].lower().split()), set(row["english"].lower().split())) for row in rows
-    ]
-    assert np.mean([bool(written & english) for written, english in words]) >= 0.5
+def test_sentence_transformers_opens_echo_nano(echo_nano):
+    """A translation is nearer than another sentence."""
+    model = SentenceTransformer(str(echo_nano), device="cpu")
+
+    french, english, other = model.encode(["Bonjour !", "Hello!", "Der Zug ist spät."])
+
+    assert english.shape == (384,)
+    assert french @ english > other @ english
 
 
-def test_it_is_used_where_no_model_is_given(run, tmp_path):
-    (texts := tmp_path / "texts.txt").write_text(
-        "Le chat dort.\nDer Zug ist spät.\n", encoding="utf-8"
-    )
-    assert (
-        "no --model: using echo-nano, which is included in the package"
-        in run(texts, tmp_path / "out.npy")[2]
-    )
+def test_the_pipeline_opens_echo_nano(echo_nano):
+    translator = pipeline("sonar-translation", model=str(echo_nano))
+
+    (row,) = translator("Le parlement a adopté la loi.", src_lang="fra_Latn", tgt_lang="eng_Latn")
+
+    assert row["translation_text"]
+
+
+class Tour:
+    """The rows of the tour, and what it prints."""
+
+    def __init__(self):
+        console = Console(record=True, width=250)
+        self.rows = run_tour(console)
+        self.text = console.export_text()
+        self.right = [row["nearest"] == row["english"] for row in self.rows]
+
+
+@pytest.fixture(scope="module")
+def tour():
+    return Tour()
+
+
+def test_the_tour_asks_twenty_sentences_of_ten_languages(tour):
+    """The English of a sentence is the only right answer."""
+    assert len(tour.rows) == 20
+    assert len({row["lang"] for row in tour.rows}) == 10
+    assert len({row["english"] for row in tour.rows}) == 20
+
+
+def test_the_tour_finds_most_translations(tour):
+    assert np.mean(tour.right) >= 0.8
+
+
+def test_the_tour_shows_what_it_finds(tour):
+    not_shown = [row["text"] for row in tour.rows if row["text"] not in tour.text]
+    assert not_shown == []
+    assert tour.text.count("wrong: ") == tour.right.count(False)
+    assert f"{sum(tour.right)} of 20 found" in tour.text
+
+
+def test_half_of_the_translations_of_the_tour_share_a_word_with_the_english(tour):
+    shares = []
+    for row in tour.rows:
+        english = row["english"].lower().split()
+        shares.append(not set(english).isdisjoint(row["written"].lower().split()))
+    assert np.mean(shares) >= 0.5
+
+
+def test_echo_nano_is_used_where_no_model_is_given(run, tmp_path):
+    texts = tmp_path / "texts.txt"
+    texts.write_text("Le chat dort.\nDer Zug ist spät.\n", encoding="utf-8")
+
+    _, _, err = run(texts, tmp_path / "out.npy")
+
+    assert "no --model: using echo-nano, which is included in the package" in err
     run("--model", "echo-nano", texts, tmp_path / "named.npy")
-    np.testing.assert_allclose(
-        np.load(tmp_path / "named.npy"), np.load(tmp_path / "out.npy"), atol=1e-6
-    )
-    pytest.raises(ValueError, hf_echo.pretrained, "echo-micro").match(
-        "the package has no checkpoint .*; it has echo-nano"
-    )
+    vectors = np.load(tmp_path / "out.npy")
+    np.testing.assert_allclose(vectors, np.load(tmp_path / "named.npy"), atol=1e-6)
+
+
+def test_an_unknown_model_of_the_package_is_refused():
+    with pytest.raises(ValueError, match="the package has no checkpoint .*; it has echo-nano"):
+        hf_echo.pretrained("echo-micro")
 
 
 @pytest.mark.trains
 @pytest.mark.slow
 def test_demo_keeps_its_promises(tmp_path):
     run_demo(tmp_path)
+
     report = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
-    assert [row["stage"] for row in report["rows"]] == ["seq2seq", "contrastive", "hard_negatives"]
     first, second, third = report["rows"]
+    stages = [first["stage"], second["stage"], third["stage"]]
+    assert stages == ["seq2seq", "contrastive", "hard_negatives"]
     assert first["xsim"] > second["xsim"] > third["xsim"]
     assert third["xsim"] < 2
     assert first["xsimpp"] > second["xsimpp"] > third["xsimpp"]
