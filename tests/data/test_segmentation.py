@@ -6,8 +6,6 @@ from hypothesis import strategies as st
 
 from hf_echo.data.segmentation import rule_segmenter, trimmed
 
-from ..refusals import refuses
-
 COMMAND = "data"
 
 SENTENCES = {
@@ -34,25 +32,36 @@ SENTENCES = {
 
 @pytest.mark.parametrize("lang", SENTENCES)
 def test_rules_find_the_sentences_of_many_scripts(lang):
-    text = ("" if lang in ("zho_Hans", "jpn_Jpan") else " ").join(SENTENCES[lang])
-    pieces = rule_segmenter([text], lang)[0]
+    space = "" if lang in ("zho_Hans", "jpn_Jpan") else " "
+    text = space.join(SENTENCES[lang])
+
+    (pieces,) = rule_segmenter([text], lang)
+
     assert "".join(pieces) == text
     assert trimmed(pieces) == SENTENCES[lang]
 
 
 def test_rules_end_at_line_breaks():
     text = "\n  One line\r\n\r\nanother one. And more\n"
-    pieces = rule_segmenter([text, "", " \n "], "eng_Latn")
-    assert pieces[1:] == [[], [" \n "]]
-    assert "".join(pieces[0]) == text
-    assert trimmed(pieces[0]) == ["One line", "another one.", "And more"]
+
+    (pieces,) = rule_segmenter([text], "eng_Latn")
+
+    assert "".join(pieces) == text
+    assert trimmed(pieces) == ["One line", "another one.", "And more"]
 
 
-def test_thai_is_cut_at_spaces_of_long_sentences_only():
-    short = "สวัสดี ครับ"
-    long = " ".join(["ก" * 35] * 4)
-    assert rule_segmenter([short], "tha_Thai") == [[short]]
-    assert [len(piece.rstrip()) for piece in rule_segmenter([long], "tha_Thai")[0]] == [71, 71]
+def test_blank_texts_have_no_sentence():
+    assert rule_segmenter(["", " \n "], "eng_Latn") == [[], [" \n "]]
+
+
+def test_a_short_thai_text_is_one_sentence():
+    assert rule_segmenter(["สวัสดี ครับ"], "tha_Thai") == [["สวัสดี ครับ"]]
+
+
+def test_a_long_thai_text_is_cut_at_spaces():
+    words = "ก" * 35 + " "
+
+    assert rule_segmenter([4 * words], "tha_Thai") == [[2 * words, 2 * words]]
 
 
 @settings(max_examples=100, deadline=None)
@@ -61,38 +70,41 @@ def test_thai_is_cut_at_spaces_of_long_sentences_only():
     st.sampled_from(["eng_Latn", "tha_Thai", "bod_Tibt", "amh_Ethi", "mya_Mymr", "jpn_Jpan"]),
 )
 def test_rule_pieces_join_to_the_text(text, lang):
-    pieces = rule_segmenter([text], lang)[0]
+    """None of them is blank, unless the text is."""
+    (pieces,) = rule_segmenter([text], lang)
+
     assert "".join(pieces) == text
-    assert all(piece.strip() for piece in pieces) or not text.strip()
+    if text.strip():
+        assert all(piece.strip() for piece in pieces)
 
 
-def test_command(run, refused, tmp_path):
-    refuses("python has no sentences", rule_segmenter, ["x = 1"], "python")
-    (tmp_path / "a.txt").write_text("Hi. You.\n")
-    refused(
-        "unknown language code 'fra_Hebr'",
-        "segment",
-        tmp_path / "a.txt",
-        "--lang",
-        "fra_Hebr",
-        "--out",
-        "o",
-    )
-    refused(
-        "no folder ./sat",
-        "segment",
-        tmp_path / "a.txt",
-        "--lang",
-        "fra_Latn",
-        "--out",
-        "o",
-        "--model",
-        "./sat",
-    )
-    (tmp_path / "a.txt").write_text("Un chat dort. Un chien\tcourt !\n\nFin.\n", encoding="utf-8")
-    code, out, _ = run(
-        "segment", tmp_path / "a.txt", "--lang", "fra_Latn", "--out", tmp_path / "o" / "b.txt"
-    )
-    assert code == 0
-    assert '"sentences": 3' in out
-    assert (tmp_path / "o" / "b.txt").read_text() == "Un chat dort.\nUn chien court !\nFin.\n"
+def test_code_has_no_sentences():
+    with pytest.raises(ValueError, match="python has no sentences"):
+        rule_segmenter(["x = 1"], "python")
+
+
+@pytest.fixture
+def text_file(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("Un chat dort. Un chien\tcourt !\n\nFin.\n", encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ("--lang fra_Hebr", "unknown language code 'fra_Hebr'"),
+        ("--lang fra_Latn --model ./sat", "no folder ./sat"),
+    ],
+)
+def test_the_command_names_what_is_wrong(refused, text_file, options, message):
+    refused(message, "segment", text_file, "--out", "o", *options.split())
+
+
+def test_the_command_writes_a_sentence_a_line(answer, text_file, tmp_path):
+    out = tmp_path / "o" / "b.txt"
+
+    report = answer("segment", text_file, "--lang", "fra_Latn", "--out", out)
+
+    assert report["sentences"] == 3
+    assert out.read_text() == "Un chat dort.\nUn chien court !\nFin.\n"

@@ -6,7 +6,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from hf_echo.data.pipeline import Output, Sampling, read_recipe
+from hf_echo.data.pipeline import Output, Recipe, Sampling, read_recipe
+from hf_echo.data.pipeline.data_recipe import Step
 from hf_echo.languages import LANGUAGES
 from hf_echo.negatives.recipe_steps import STEPS, RuleNegatives, Score
 
@@ -24,8 +25,7 @@ def read(tmp_path):
     return call
 
 
-def test_all_fields(read):
-    recipe = read("""
+ALL_FIELDS = """
 sources:
   - a/pairs.tsv.gz
   - {path: b, label: two, split: test, columns: {source: src}}
@@ -38,32 +38,58 @@ steps:
   - {hard_negatives: rules, max_negatives: 3}
 sampling: {method: temperature, exponent: 0.5, rows: 7}
 out: {shards: 2, origin: true}
-""")
+"""
+
+
+@pytest.fixture
+def recipe(read):
+    return read(ALL_FIELDS)
+
+
+def test_a_path_alone_has_the_label_of_its_file(recipe):
     assert recipe.sources[0] == {"path": "a/pairs.tsv.gz", "label": "pairs"}
+
+
+def test_a_source_keeps_its_options(recipe):
     assert recipe.sources[1]["label"] == "two"
     assert recipe.sources[1]["columns"] == {"source": "src"}
-    names = [
-        "exact_duplicates",
-        "cap",
-        "keep target_lang",
-        "drop provenance",
-        "score",
-        "hard_negatives",
-    ]
-    assert [step.name for step in recipe.steps] == names
-    assert [step.kind for step in recipe.steps] == [
-        "keys",
-        "groups",
-        "rows",
-        "rows",
-        "column",
-        "column",
-    ]
-    assert recipe.steps[0].but == {"provenance": ["dictionary"]}
-    assert recipe.steps[1].work.only == ("code",)
-    assert {"python", "latex", "fra_Latn"} <= set(recipe.steps[2].only["source_lang"])
-    assert recipe.steps[4].work == Score("me/model", batch=8)
-    assert recipe.steps[5].work == RuleNegatives(max_negatives=3)
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "kind"),
+    [
+        (0, "exact_duplicates", "keys"),
+        (1, "cap", "groups"),
+        (2, "keep target_lang", "rows"),
+        (3, "drop provenance", "rows"),
+        (4, "score", "column"),
+        (5, "hard_negatives", "column"),
+    ],
+)
+def test_steps_have_their_names(recipe, place, name, kind):
+    step = recipe.steps[place]
+
+    assert step.name == name
+    assert step.kind == kind
+
+
+def test_conditions_of_steps(recipe):
+    """`code` stands for all languages of code."""
+    duplicates, cap, keep, *_ = recipe.steps
+
+    assert duplicates.but == {"provenance": ["dictionary"]}
+    assert cap.work.only == ("code",)
+    assert {"python", "latex", "fra_Latn"} <= set(keep.only["source_lang"])
+
+
+def test_settings_of_steps(recipe):
+    *_, score, negatives = recipe.steps
+
+    assert score.work == Score("me/model", batch=8)
+    assert negatives.work == RuleNegatives(max_negatives=3)
+
+
+def test_settings_of_the_output(recipe):
     assert recipe.sampling == Sampling("temperature", exponent=0.5, rows=7)
     assert recipe.out == Output(2, True)
 
@@ -100,32 +126,73 @@ test_no_such_recipe = refusals(
 )
 
 
-@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
-def test_shipped_recipes_are_read_by_name(path, tmp_path, monkeypatch):
+@pytest.fixture
+def shipped(tmp_path, monkeypatch):
+    """shipped(name): a recipe of the package, read where the thresholds of its dev sets lie."""
     monkeypatch.chdir(tmp_path)
-    for name in ("corpora/flores_dev", "corpora/bible_dev", "outputs/nano-real/data/"):
-        file = tmp_path / f"{name}{'_' if not name.endswith('/') else ''}thresholds.json"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps({"fra_Latn>eng_Latn": [0.8, 0.1]}))
-    recipe = read_recipe(path.stem, STEPS)
+    for name in ("corpora/flores_dev_", "corpora/bible_dev_", "outputs/nano-real/data/"):
+        thresholds = tmp_path / f"{name}thresholds.json"
+        thresholds.parent.mkdir(parents=True, exist_ok=True)
+        thresholds.write_text(json.dumps({"fra_Latn>eng_Latn": [0.8, 0.1]}))
+    return lambda name: read_recipe(name, STEPS)
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_shipped_recipes_are_read_by_name(shipped, path):
+    recipe = shipped(path.stem)
+
     assert recipe.steps
     assert recipe.text == path.read_text()
-    if path.stem == "omnilingual":  # OS 3.5, 4.5, A.2
-        assert (recipe.sampling.method, recipe.sampling.exponent) == ("temperature", 0.6)
-        capped = [(s.only, s.work.limit) for s in recipe.steps if s.name == "largest_directions"]
-        assert capped == [({"origin": ["tatoeba"]}, 15), ({"origin": ["panlex"]}, 2)]
-        targets = next(
-            s.work.columns["target_lang"] for s in recipe.steps if s.name == "keep target_lang"
-        )
-        assert len(targets) == sum(lang.base for lang in LANGUAGES.values())
-        assert next(s.work.floor for s in recipe.steps if s.name == "threshold") == 0.25
-    if path.stem == "emma_x":  # EMMA-X A.1
-        languages = recipe.steps[0].work.columns
-        assert (len(languages["source_lang"]), languages["target_lang"]) == (94, ["eng_Latn"])
-    if path.stem == "languages_200":  # OS 4.3
-        assert next(
-            (s.work.k, s.work.k_synthetic) for s in recipe.steps if s.name == "threshold"
-        ) == (3, 1)
+
+
+def steps_named(recipe: Recipe, name: str) -> list[Step]:
+    return [step for step in recipe.steps if step.name == name]
+
+
+def test_sampling_of_omnilingual_is_that_of_the_paper(shipped):
+    """OS 4.5."""
+    sampling = shipped("omnilingual").sampling
+
+    assert sampling.method == "temperature"
+    assert sampling.exponent == 0.6
+
+
+def test_omnilingual_keeps_the_largest_directions_of_dictionaries(shipped):
+    """OS A.2."""
+    tatoeba, panlex = steps_named(shipped("omnilingual"), "largest_directions")
+
+    assert tatoeba.only == {"origin": ["tatoeba"]}
+    assert tatoeba.work.limit == 15
+    assert panlex.only == {"origin": ["panlex"]}
+    assert panlex.work.limit == 2
+
+
+def test_targets_of_omnilingual_are_the_base_languages(shipped):
+    """OS 3.5."""
+    (keep,) = steps_named(shipped("omnilingual"), "keep target_lang")
+
+    base_languages = [code for code, language in LANGUAGES.items() if language.base]
+    assert sorted(keep.work.columns["target_lang"]) == sorted(base_languages)
+
+
+def test_the_threshold_of_omnilingual_is_that_of_the_paper(shipped):
+    assert steps_named(shipped("omnilingual"), "threshold")[0].work.floor == 0.25
+
+
+def test_emma_x_pairs_94_languages_with_english(shipped):
+    """EMMA-X A.1."""
+    columns = shipped("emma_x").steps[0].work.columns
+
+    assert len(columns["source_lang"]) == 94
+    assert columns["target_lang"] == ["eng_Latn"]
+
+
+def test_thresholds_of_languages_200_are_those_of_the_paper(shipped):
+    """OS 4.3: three deviations, one of synthetic pairs."""
+    threshold = steps_named(shipped("languages_200"), "threshold")[0].work
+
+    assert threshold.k == 3
+    assert threshold.k_synthetic == 1
 
 
 def test_negatives_by_rule_fill_empty_rows_of_english():
@@ -143,7 +210,10 @@ def test_negatives_by_rule_fill_empty_rows_of_english():
 
 
 def test_another_checkpoint_in_the_same_folder_is_another_step(tmp_path):
-    (tmp_path / "weights").write_bytes(b"1")
+    weights = tmp_path / "weights"
+    weights.write_bytes(b"1")
     one = repr(Score(str(tmp_path)))
-    (tmp_path / "weights").write_bytes(b"12")
+
+    weights.write_bytes(b"12")
+
     assert repr(Score(str(tmp_path))) != one

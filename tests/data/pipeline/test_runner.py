@@ -16,9 +16,15 @@ from hf_echo.data import load_parallel
 from hf_echo.data.pipeline import LocalExecutor, Output, Recipe, Sampling, Step, run
 from hf_echo.data.pipeline.filters import build
 
-from ...refusals import refuses
-
 LANGS = ("fra_Latn", "spa_Latn", "deu_Latn")
+
+
+def texts(table, column="source") -> list[str]:
+    return table[column].to_pylist()
+
+
+def lengths(table, column="source") -> np.ndarray:
+    return np.array([len(text) for text in texts(table, column)])
 
 
 @dataclass(frozen=True)
@@ -26,18 +32,18 @@ class Long:
     least: int = 8
 
     def keep(self, table):
-        return np.array([len(text) >= self.least for text in table["source"].to_pylist()], bool)
+        return lengths(table) >= self.least
 
 
 @dataclass(frozen=True)
 class Keys:
     def keys(self, table):
-        def key(text):
-            return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
+        pairs = zip(texts(table), texts(table, "target"), strict=True)
+        return np.array([[self.key(text) for text in pair] for pair in pairs], np.uint64)
 
-        return np.array(
-            [[key(t) for t in table[c].to_pylist()] for c in ("source", "target")], np.uint64
-        ).T
+    @staticmethod
+    def key(text):
+        return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
 
 
 @dataclass(frozen=True)
@@ -45,33 +51,34 @@ class BelowMean:
     mean: float | None = None
 
     def fit(self, tables):
-        lengths = [len(text) for table in tables for text in table["source"].to_pylist()]
-        return replace(self, mean=sum(lengths) / len(lengths))
+        all_lengths = np.concatenate([lengths(table) for table in tables])
+        return replace(self, mean=float(all_lengths.mean()))
 
     def keep(self, table):
-        return np.array([len(text) <= self.mean for text in table["source"].to_pylist()], bool)
+        return lengths(table) <= self.mean
 
 
 @dataclass(frozen=True)
 class Lengths:
     def add(self, table):
-        place = table.column_names.index("quality")
-        lengths = [float(len(text)) for text in table["target"].to_pylist()]
-        return table.set_column(place, "quality", pa.array(lengths))
+        quality = pa.array(lengths(table, "target").astype(float))
+        return table.set_column(table.column_names.index("quality"), "quality", quality)
 
 
 def rows_of(n, seed=0):
+    """Random rows, in which each text stands about twice."""
     draw = np.random.default_rng(seed).integers
     rows = []
     for _ in range(n):
-        values = (
-            f"phrase {draw(0, n // 2)}",
-            LANGS[draw(0, 3)],
-            f"sentence {draw(0, n // 2)}",
-            "eng_Latn",
+        rows.append(
+            {
+                "source": f"phrase {draw(n // 2)}",
+                "source_lang": LANGS[draw(3)],
+                "target": f"sentence {draw(n // 2)}",
+                "target_lang": "eng_Latn",
+                "provenance": ("primary", "mined")[draw(2)],
+            }
         )
-        row = dict(zip(("source", "source_lang", "target", "target_lang"), values))
-        rows.append(row | {"provenance": ("primary", "mined")[draw(0, 2)]})
     return rows
 
 
@@ -87,19 +94,24 @@ def recipe_of(path, *steps, **fields):
 
 
 def go(recipe, out, **options):
-    return run(recipe, out, executor=LocalExecutor(False), **{"block": 64, **options})
+    options.setdefault("block", 64)
+    return run(recipe, out, executor=LocalExecutor(False), **options)
 
 
 def result(out):
-    return [
-        row
-        for path in sorted(Path(out, "data").glob("*"))
-        for row in pq.read_table(path).to_pylist()
-    ]
+    """The rows of all shards."""
+    rows = []
+    for path in sorted(Path(out, "data").glob("*")):
+        rows += pq.read_table(path).to_pylist()
+    return rows
 
 
 def content(out):
     return {path.name: path.read_bytes() for path in Path(out, "data").glob("*")}
+
+
+def times(folder, pattern):
+    return {path: path.stat().st_mtime_ns for path in Path(folder).rglob(pattern)}
 
 
 STEPS = (
@@ -107,56 +119,128 @@ STEPS = (
     Step("keys", Keys(), only={"provenance": ["primary"]}),
     Step("below", BelowMean()),
 )
-STEPS += (Step("lengths", Lengths(), but={"source_lang": ["deu_Latn"]}),)
+STEPS = (
+    Step("long", Long()),
+    Step("keys", Keys(), only={"provenance": ["primary"]}),
+    Step("below", BelowMean()),
+    Step("lengths", Lengths(), but={"source_lang": ["deu_Latn"]}),
+)
 
 
-def test_a_recipe_is_a_loop_over_the_rows(source, tmp_path):
-    done = go(recipe_of(source, *STEPS, out=Output(shards=3)), tmp_path / "out")
-    rows = [row for row in rows_of(500) if len(row["source"]) >= 8]
-    long = len(rows)
+def without_repeated_primary_texts(rows):
+    """A mined row neither goes for a text that was there nor makes one known."""
     seen = set()
     kept = []
     for row in rows:
-        keys = {("s", row["source"]), ("t", row["target"])}
+        keys = {("source", row["source"]), ("target", row["target"])}
         if row["provenance"] == "primary":
             if keys & seen:
                 continue
-            seen |= keys
+            seen.update(keys)
         kept.append(row)
-    mean = sum(len(row["source"]) for row in kept) / len(kept)
-    want = [row for row in kept if len(row["source"]) <= mean]
-    for row in want:
-        row["quality"] = None if row["source_lang"] == "deu_Latn" else float(len(row["target"]))
-    assert result(tmp_path / "out") == want
-    assert 50 < done.rows == len(want) < len(kept)
-    sizes = [pq.read_metadata(p).num_rows for p in sorted((tmp_path / "out/data").glob("*"))]
+    return kept
+
+
+class Loop:
+    """The rows of the source after each of STEPS, by plain loops."""
+
+    def __init__(self):
+        self.long = [row for row in rows_of(500) if len(row["source"]) >= 8]
+        self.unique = without_repeated_primary_texts(self.long)
+        self.mean = np.mean([len(row["source"]) for row in self.unique])
+        self.below = [row for row in self.unique if len(row["source"]) <= self.mean]
+        for row in self.below:
+            is_german = row["source_lang"] == "deu_Latn"
+            row["quality"] = None if is_german else float(len(row["target"]))
+
+
+@pytest.fixture
+def loop():
+    return Loop()
+
+
+@pytest.fixture
+def finished(source, tmp_path):
+    """(report, folder) of a run of STEPS in three shards."""
+    out = tmp_path / "out"
+    return go(recipe_of(source, *STEPS, out=Output(shards=3)), out), out
+
+
+def test_a_recipe_is_a_loop_over_the_rows(finished, loop):
+    report, out = finished
+
+    assert result(out) == loop.below
+    assert report.rows == len(loop.below)
+    assert 50 < len(loop.below) < len(loop.unique)
+
+
+def test_shards_are_of_equal_size(finished):
+    _, out = finished
+
+    sizes = [pq.read_metadata(path).num_rows for path in (out / "data").glob("*")]
     assert len(sizes) == 3
     assert max(sizes) - min(sizes) <= 1
-    assert [step["kept"] for step in done.steps] == [500, long, len(kept), len(want), len(want)]
-    last = done.steps[-1]
-    for lang in LANGS:
-        count = sum(row["source_lang"] == lang for row in want)
-        assert last["directions"][f"{lang}>eng_Latn"] == {"in": count, "kept": count, "dropped": 0}
-    saved = json.loads((tmp_path / "out/counts.json").read_text())
-    assert saved["steps"] == done.steps
-    assert not (tmp_path / "out/.work").exists()
-    table = (tmp_path / "out/counts.md").read_text()
-    assert (
-        f"| keys | {long} | {len(kept)} | {long - len(kept)} | {100 * len(kept) / long:.1f} |"
-        in table
-    )
-    assert "| direction | 0 sources | 1 long | 2 keys | 3 below | 4 lengths |" in table
-    fitted = json.loads((tmp_path / "out/fitted.json").read_text())
-    assert list(fitted.values()) == [{"mean": pytest.approx(mean)}]
-    assert load_parallel(tmp_path / "out/data").column_names == [*want[0]]
+
+
+def test_rows_are_counted_by_step(finished, loop):
+    report, out = finished
+
+    stages = [loop.long, loop.unique, loop.below, loop.below]
+    assert [step["kept"] for step in report.steps] == [500, *map(len, stages)]
+    assert json.loads((out / "counts.json").read_text())["steps"] == report.steps
+
+
+@pytest.mark.parametrize("lang", LANGS)
+def test_rows_are_counted_by_direction(finished, loop, lang):
+    report, _ = finished
+
+    count = sum(row["source_lang"] == lang for row in loop.below)
+    directions = report.steps[-1]["directions"]
+    assert directions[f"{lang}>eng_Latn"] == {"in": count, "kept": count, "dropped": 0}
+
+
+def test_counts_become_a_page(finished, loop):
+    _, out = finished
+
+    page = (out / "counts.md").read_text()
+    before = len(loop.long)
+    after = len(loop.unique)
+    percent = f"{100 * after / before:.1f}"
+    assert f"| keys | {before} | {after} | {before - after} | {percent} |" in page
+    assert "| direction | 0 sources | 1 long | 2 keys | 3 below | 4 lengths |" in page
+
+
+def test_what_a_filter_has_learnt_is_saved(finished, loop):
+    _, out = finished
+
+    learnt = json.loads((out / "fitted.json").read_text())
+    assert list(learnt.values()) == [{"mean": pytest.approx(loop.mean)}]
+
+
+def test_a_result_is_read_as_parallel_data(finished, loop):
+    _, out = finished
+
+    assert load_parallel(out / "data").column_names == list(loop.below[0])
+
+
+def test_a_finished_run_leaves_no_work(finished):
+    _, out = finished
+
+    assert not (out / ".work").exists()
 
 
 @pytest.mark.parametrize("block", [1000, 33])
 def test_blocks_do_not_show_in_the_result(source, tmp_path, block):
     recipe = recipe_of(source, *STEPS, sampling=Sampling("temperature", exponent=0.5, rows=300))
     go(recipe, tmp_path / "a")
+
     go(recipe, tmp_path / "b", block=block)
-    assert content(tmp_path / "a") == content(tmp_path / "b")
+
+    assert content(tmp_path / "b") == content(tmp_path / "a")
+
+
+CALLS = []
+STOP = 14
 
 
 @dataclass(frozen=True)
@@ -169,80 +253,133 @@ class Stopping:
         CALLS.append(self.name)
         if len(CALLS) == STOP:
             raise KeyboardInterrupt
-        return np.array([len(text) % 5 > 0 for text in table["target"].to_pylist()], bool)
+        return lengths(table, "target") % 5 > 0
 
 
-CALLS = []
-STOP = 14
-
-
-def test_a_stopped_run_ends_in_the_bytes_of_a_whole_one(source, tmp_path):
+@pytest.fixture
+def stopped(source, tmp_path):
+    """(recipe of three stages of ten blocks, folder): a run that was stopped in the fourth block of the last stage."""
     duplicates = Step("keys", build("exact_duplicates", {"side": "corpus"}))
     steps = [Step("one", Stopping("one")), duplicates, Step("two", Stopping("two"))]
     recipe = recipe_of(source, *steps, out=Output(shards=2))
-    out = tmp_path / "stopped"
     CALLS.clear()
     with pytest.raises(KeyboardInterrupt):
-        go(recipe, out, block=50)
+        go(recipe, tmp_path / "stopped", block=50)
+    return recipe, tmp_path / "stopped"
+
+
+def test_a_stopped_run_has_no_result(stopped):
+    _, out = stopped
+
     assert not (out / "data").exists()
-    files = [path for path in (out / ".work").rglob("*") if path.is_file()]
-    # a pickle would run when the run resumes
-    assert {path.suffix for path in files} <= {
-        ".json",
-        ".parquet",
-        ".lock",
-    }
-    blocks = [path for path in out.rglob("u*.parquet") if path.parent.name != "compared"]
-    assert len(blocks) == 13  # of both stages, all but the one at hand
+
+
+def test_no_pickle_stands_among_the_work(stopped):
+    """It would run when the run resumes."""
+    _, out = stopped
+
+    suffixes = {path.suffix for path in (out / ".work").rglob("*") if path.is_file()}
+    assert suffixes <= {".json", ".parquet", ".lock"}
+
+
+def test_a_stopped_run_repeats_only_the_block_at_hand(stopped):
+    recipe, out = stopped
+
     go(recipe, out, block=50)
-    assert CALLS == ["one"] * 10 + ["two"] * 4 + ["two"] * 7  # nothing twice but the block at hand
+
+    assert CALLS == ["one"] * 10 + ["two"] * 4 + ["two"] * 7
+
+
+def test_a_stopped_run_ends_in_the_bytes_of_a_whole_one(stopped, tmp_path):
+    recipe, out = stopped
+
+    go(recipe, out, block=50)
+
     go(recipe, tmp_path / "whole", block=50)
     assert content(out) == content(tmp_path / "whole")
     assert (out / "counts.json").read_text() == (tmp_path / "whole/counts.json").read_text()
 
 
-def test_a_result_is_kept_replaced_or_made_again(source, tmp_path):
+def test_a_folder_that_was_not_made_here_is_not_replaced(source, tmp_path):
+    (tmp_path / "out" / "data").mkdir(parents=True)
+    with pytest.raises(ValueError, match="data was not made here: give another folder"):
+        go(recipe_of(source, *STEPS), tmp_path / "out", overwrite=True)
+
+
+def test_a_finished_run_is_not_repeated(source, tmp_path):
     recipe = recipe_of(source, *STEPS)
-    other = recipe_of(source, Step("long", Long(9)))
+    go(recipe, tmp_path / "out")
+    before = times(tmp_path / "out", "data/*")
+
+    report = go(recipe, tmp_path / "out")
+
+    assert report.rows == len(result(tmp_path / "out"))
+    assert times(tmp_path / "out", "data/*") == before
+
+
+@pytest.mark.parametrize("on_bad_row", ["error", "skip"])
+def test_a_fresh_run_makes_the_result_again(source, tmp_path, on_bad_row):
+    recipe = recipe_of(source, *STEPS)
     out = tmp_path / "out"
-    (out / "data").mkdir(parents=True)
-    refuses("data was not made here: give another folder", go, recipe, out, overwrite=True)
-    (out / "data").rmdir()
     go(recipe, out)
     before = content(out)
-    times = {path: path.stat().st_mtime_ns for path in (out / "data").glob("*")}
-    assert go(recipe, out).rows == len(result(out))
-    assert times == {path: path.stat().st_mtime_ns for path in times}
-    for path in times:
+    for path in (out / "data").glob("*"):
         path.write_bytes(b"spoilt")
-    go(recipe, out, fresh=True, on_bad_row="skip")  # also with the other treatment of bad rows
+
+    go(recipe, out, fresh=True, on_bad_row=on_bad_row)
+
     assert content(out) == before
-    for options in ({}, {"fresh": True}):
-        refuses("result of another recipe", go, other, out, **options)
-    go(other, out, overwrite=True)
-    assert all(len(row["source"]) >= 9 for row in result(out))
+
+
+@pytest.mark.parametrize("options", [{}, {"fresh": True}])
+def test_the_result_of_another_recipe_is_not_replaced(source, tmp_path, options):
+    go(recipe_of(source, *STEPS), tmp_path)
+    with pytest.raises(ValueError, match="result of another recipe"):
+        go(recipe_of(source, Step("long", Long(9))), tmp_path, **options)
+
+
+def test_the_result_of_another_recipe_is_replaced_on_request(source, tmp_path):
+    go(recipe_of(source, *STEPS), tmp_path / "out")
+
+    go(recipe_of(source, Step("long", Long(9))), tmp_path / "out", overwrite=True)
+
+    assert min(len(row["source"]) for row in result(tmp_path / "out")) >= 9
+
+
+def test_the_result_of_other_sources_is_not_replaced(source, tmp_path):
+    recipe = recipe_of(source)
+    go(recipe, tmp_path / "out")
     pq.write_table(pa.Table.from_pylist(rows_of(100, 1)), source)
-    refuses("changed sources", go, other, out)
+    with pytest.raises(ValueError, match="changed sources"):
+        go(recipe, tmp_path / "out")
 
 
+HEAD = b"source\ttarget\tsource_lang\ttarget_lang\n"
+
+
+def tsv_line(number: int, source: bytes | None = None, lang: str = "fra_Latn") -> bytes:
+    source = source or f"s{number}".encode()
+    return source + f"\tt{number}\t{lang}\teng_Latn\n".encode()
+
+
+def tsv(numbers) -> bytes:
+    return HEAD + b"".join(map(tsv_line, numbers))
+
+
+@pytest.fixture
 def bad_folder(tmp_path):
-    """Five files: a good one, broken UTF-8, a text of 10 MB, an unknown code, half a Parquet file, half a gzip."""
+    """Six files: a good one, broken UTF-8, a text of 10 MB, an unknown code, half a Parquet file, half a gzip."""
     folder = tmp_path / "raw"
     folder.mkdir()
-    head = b"source\ttarget\tsource_lang\ttarget_lang\n"
-
-    def line(i, source=None, lang="fra_Latn"):
-        return b"%s\tt%d\t%s\teng_Latn\n" % (source or b"s%d" % i, i, lang.encode())
-
-    (folder / "a.tsv").write_bytes(head + b"".join(line(i) for i in range(100)))
-    (folder / "b.tsv").write_bytes(head + line(100) + line(101, b"caf\xe9") + line(102))
-    (folder / "c.tsv").write_bytes(head + line(103) + line(104, b"x" * 10_000_000) + line(105))
-    (folder / "d.tsv").write_bytes(head + line(106, lang="frz_Latn") + line(107))
+    (folder / "a.tsv").write_bytes(tsv(range(100)))
+    (folder / "b.tsv").write_bytes(tsv([100]) + tsv_line(101, b"caf\xe9") + tsv_line(102))
+    (folder / "c.tsv").write_bytes(tsv([103]) + tsv_line(104, b"x" * 10_000_000) + tsv_line(105))
+    (folder / "d.tsv").write_bytes(HEAD + tsv_line(106, lang="frz_Latn") + tsv_line(107))
     pq.write_table(pa.Table.from_pylist(rows_of(2000)), folder / "e.parquet")
-    whole = (folder / "e.parquet").read_bytes()
-    (folder / "e.parquet").write_bytes(whole[: len(whole) // 2])
-    packed = gzip.compress(head + b"".join(line(i) for i in range(200, 40_000)), mtime=0)
-    (folder / "f.tsv.gz").write_bytes(packed[: len(packed) // 2])
+    (folder / "f.tsv.gz").write_bytes(gzip.compress(tsv(range(200, 40_000)), mtime=0))
+    for name in ("e.parquet", "f.tsv.gz"):
+        whole_file = (folder / name).read_bytes()
+        (folder / name).write_bytes(whole_file[: len(whole_file) // 2])
     return folder
 
 
@@ -255,93 +392,128 @@ BAD_ROWS = [
 ]
 
 
-def test_bad_rows_are_skipped(tmp_path, caplog):
-    """Counted and named in counts.json and in the log."""
-    folder = bad_folder(tmp_path)
-    done = go(recipe_of(folder), tmp_path / "out", on_bad_row="skip")
+def test_bad_rows_are_skipped(bad_folder, tmp_path):
+    """All rows of the first four files but three, and of the last file what stands before the cut."""
+    report = go(recipe_of(bad_folder), tmp_path / "out", on_bad_row="skip")
 
-    good = [f"s{i}" for i in (*range(100), 100, 102, 103, 105, 107)]
-    good += [f"s{i}" for i in range(200, 200 + done.rows - len(good))]
-    assert [row["source"] for row in result(tmp_path / "out")] == good
+    sources = [row["source"] for row in result(tmp_path / "out")]
+    numbers = [*range(100), 100, 102, 103, 105, 107]
+    numbers += range(200, 200 + report.rows - len(numbers))
+    assert sources == [f"s{number}" for number in numbers]
+
+
+def test_skipped_rows_are_named(bad_folder, tmp_path, caplog):
+    go(recipe_of(bad_folder), tmp_path / "out", on_bad_row="skip")
+
     reports = json.loads((tmp_path / "out/counts.json").read_text())["bad_rows"]
-    firsts = [first for report in reports for first in report["first"]]
-    for first, reason in zip(firsts, BAD_ROWS, strict=True):
-        assert re.match(reason, first.removeprefix(f"{folder}/"))
+    lines = [line.removeprefix(f"{bad_folder}/") for report in reports for line in report["first"]]
+    for line, reason in zip(lines, BAD_ROWS, strict=True):
+        assert re.match(reason, line)
     assert "b.tsv:3" in caplog.text
 
 
-def test_blocks_before_a_bad_row_stay(tmp_path):
-    folder = bad_folder(tmp_path)
+def test_blocks_before_a_bad_row_stay(bad_folder, tmp_path):
+    """A mark in the first block shows that it is not written again."""
     out = tmp_path / "out"
-    (folder / "f.tsv.gz").unlink()  # large
-    refuses(r"b\.tsv:3: not UTF-8", lambda: go(recipe_of(folder), out, block=40))
-    blocks = {path: path.stat().st_mtime_ns for path in out.rglob("u*.parquet")}
+    (bad_folder / "f.tsv.gz").unlink()  # large
+    with pytest.raises(ValueError, match=r"b\.tsv:3: not UTF-8"):
+        go(recipe_of(bad_folder), out, block=40)
+    blocks = sorted(out.rglob("u*.parquet"))
     assert len(blocks) == 3  # of a.tsv
-    first = min(blocks)  # a mark in it shows that it is not written again
-    table = pq.read_table(first)
-    marked = table.set_column(0, "source", pa.array(["mark", *table["source"].to_pylist()[1:]]))
-    pq.write_table(marked.replace_schema_metadata(table.schema.metadata), first)
-    assert go(recipe_of(folder), out, block=40, on_bad_row="skip").rows == 105
-    assert [row["source"] for row in result(out)][:2] == ["mark", "s1"]
+    table = pq.read_table(blocks[0])
+    marked = table.set_column(0, "source", pa.array(["mark", *texts(table)[1:]]))
+    pq.write_table(marked.replace_schema_metadata(table.schema.metadata), blocks[0])
+
+    report = go(recipe_of(bad_folder), out, block=40, on_bad_row="skip")
+
+    assert report.rows == 105
+    assert [row["source"] for row in result(out)[:2]] == ["mark", "s1"]
 
 
-def test_a_parquet_file_with_damaged_pages(tmp_path):
+@pytest.fixture
+def damaged_pages(tmp_path):
+    """A Parquet file of three row groups; zeros stand in the middle one."""
     path = tmp_path / "p.parquet"
-    pq.write_table(
-        pa.Table.from_pylist(rows_of(30_000)), path, row_group_size=10_000, use_dictionary=False
-    )
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2 : len(data) // 2 + 40_000] = b"\0" * 40_000
-    path.write_bytes(data)
-    refuses(r"p\.parquet:\d+: unreadable from here on", lambda: go(recipe_of(path), tmp_path / "a"))
-    done = go(recipe_of(path), tmp_path / "b", on_bad_row="skip", block=5000)
-    assert 0 < done.rows < 30_000
-    assert done.rows % 10_000 == 0
+    table = pa.Table.from_pylist(rows_of(30_000))
+    pq.write_table(table, path, row_group_size=10_000, use_dictionary=False)
+    size = path.stat().st_size
+    with path.open("r+b") as file:
+        file.seek(size // 2)
+        file.write(bytes(40_000))
+    return path
 
 
-def test_a_recipe_that_keeps_no_row_names_the_step(source, tmp_path):
-    nothing = recipe_of(source, Step("long", Long(99)))
-    refuses("no row is left after the step long", go, nothing, tmp_path / "out")
+def test_damaged_pages_are_named(damaged_pages, tmp_path):
+    with pytest.raises(ValueError, match=r"p\.parquet:\d+: unreadable from here on"):
+        go(recipe_of(damaged_pages), tmp_path / "out")
+
+
+def test_row_groups_before_damaged_pages_are_kept(damaged_pages, tmp_path):
+    report = go(recipe_of(damaged_pages), tmp_path / "out", on_bad_row="skip", block=5000)
+
+    assert report.rows in (10_000, 20_000)
+
+
+@pytest.fixture
+def empty_recipe(source):
+    """No text has 99 letters."""
+    return recipe_of(source, Step("long", Long(99)))
+
+
+def test_a_recipe_that_keeps_no_row_names_the_step(empty_recipe, tmp_path):
+    with pytest.raises(ValueError, match="no row is left after the step long"):
+        go(empty_recipe, tmp_path / "out")
     assert "| long | 500 | 0 | 500 | 0.0 |" in (tmp_path / "out/counts.md").read_text()
 
 
-def test_a_recipe_that_keeps_no_row_leaves_the_earlier_result(source, tmp_path):
+def test_a_recipe_that_keeps_no_row_leaves_the_earlier_result(source, empty_recipe, tmp_path):
     out = tmp_path / "kept"
     go(recipe_of(source), out)
     before = (out / "counts.json").read_bytes()
-    nothing = recipe_of(source, Step("long", Long(99)))
 
     message = "no row is left after the step long; .*kept/.work/counts.md shows"
-    refuses(message, go, nothing, out, overwrite=True)
+    with pytest.raises(ValueError, match=message):
+        go(empty_recipe, out, overwrite=True)
 
     assert (out / "counts.json").read_bytes() == before
 
 
 def test_a_source_that_does_not_exist(tmp_path):
-    recipe = recipe_of(tmp_path / "nowhere.parquet")
-    refuses("nowhere.parquet", go, recipe, tmp_path, error=FileNotFoundError)
+    with pytest.raises(FileNotFoundError, match="nowhere.parquet"):
+        go(recipe_of(tmp_path / "nowhere.parquet"), tmp_path)
 
 
-def test_the_directions_of_tatoeba_are_capped_apart_from_those_of_panlex(tmp_path):
-    """OS A.2 with one direction for Tatoeba and two for PanLex: each source counts its own rows."""
+@pytest.fixture
+def tatoeba_panlex(tmp_path):
+    """Sources of a recipe: French into English and German, and into German, Spanish and English."""
     directions = {
         "tatoeba": ["eng_Latn"] * 3 + ["deu_Latn"] * 2,
         "panlex": ["deu_Latn", "spa_Latn"] * 2 + ["eng_Latn"],
     }
     sources = []
-    for label, targets in directions.items():
-        rows = []
-        for number, target in enumerate(targets):
-            row = {"source": f"mot {number}", "source_lang": "fra_Latn", "target": f"word {number}"}
-            rows.append(row | {"target_lang": target})
-        pq.write_table(pa.Table.from_pylist(rows), tmp_path / f"{label}.parquet")
+    for label, target_langs in directions.items():
+        count = len(target_langs)
+        columns = {
+            "source": [f"mot {number}" for number in range(count)],
+            "source_lang": ["fra_Latn"] * count,
+            "target": [f"word {number}" for number in range(count)],
+            "target_lang": target_langs,
+        }
+        pq.write_table(pa.table(columns), tmp_path / f"{label}.parquet")
         sources.append({"path": str(tmp_path / f"{label}.parquet"), "label": label})
-    steps = []
-    for label, limit in (("tatoeba", 1), ("panlex", 2)):
-        filter_ = build("largest_directions", {"limit": limit})
-        steps.append(Step("largest_directions", filter_, only={"origin": [label]}))
+    return sources
 
-    go(Recipe(sources, steps, out=Output(origin=True)), tmp_path / "out")
+
+def largest(limit: int, origin: str) -> Step:
+    filter_ = build("largest_directions", {"limit": limit})
+    return Step("largest_directions", filter_, only={"origin": [origin]})
+
+
+def test_the_directions_of_tatoeba_are_capped_apart_from_those_of_panlex(tatoeba_panlex, tmp_path):
+    """OS A.2 with one direction for Tatoeba and two for PanLex: each source counts its own rows."""
+    steps = [largest(1, "tatoeba"), largest(2, "panlex")]
+
+    go(Recipe(tatoeba_panlex, steps, out=Output(origin=True)), tmp_path / "out")
 
     kept = [(row["origin"], row["target_lang"]) for row in result(tmp_path / "out")]
     expected = [("tatoeba", "eng_Latn")] * 3 + [("panlex", "deu_Latn"), ("panlex", "spa_Latn")] * 2
@@ -349,16 +521,21 @@ def test_the_directions_of_tatoeba_are_capped_apart_from_those_of_panlex(tmp_pat
 
 
 def test_an_id_of_an_nway_folder_stands_in_two_files(tmp_path):
-    for number, lang in enumerate(("fra_Latn", "eng_Latn")):
-        rows = [{"id": i, "lang": lang, "text": f"{lang} {i}"} for i in range(4)]
-        text = "".join(json.dumps(row) + "\n" for row in rows)
-        (tmp_path / f"{number}.jsonl").write_text(text)
+    """A file a language: the texts of an id are a pair."""
+    for lang in ("fra_Latn", "eng_Latn"):
+        rows = [json.dumps({"id": i, "lang": lang, "text": f"{lang} {i}"}) for i in range(3)]
+        (tmp_path / f"{lang}.jsonl").write_text("\n".join(rows))
+
     go(Recipe([{"path": str(tmp_path), "label": "n"}]), tmp_path / "out")
+
     sources = sorted(row["source"] for row in result(tmp_path / "out"))
-    assert sources == [f"fra_Latn {i}" for i in range(4)]
+    assert sources == ["fra_Latn 0", "fra_Latn 1", "fra_Latn 2"]
 
 
 def test_the_builtin_corpus_is_a_source(tmp_path):
     recipe = Recipe([{"path": "builtin", "label": "b", "n": 20}], out=Output(origin=True))
-    assert go(recipe, tmp_path / "out").rows >= 20
+
+    report = go(recipe, tmp_path / "out")
+
+    assert report.rows >= 20
     assert {row["origin"] for row in result(tmp_path / "out")} == {"b"}

@@ -4,43 +4,60 @@ import json
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from hf_echo.data.pipeline import collect_statistics
 
-ROWS = [
-    ("été", "fra_Latn", "summer", "eng_Latn", "primary"),
-    ("hiver", "fra_Latn", "winter", "eng_Latn", "primary"),
-    ("winter", "eng_Latn", "Winter", "deu_Latn", "primary"),
-    ("夏", "jpn_Jpan", "summer", "eng_Latn", "mined"),
-    ("x = 1", "python", "x is one", "eng_Latn", "code"),
-    ("x is one", "eng_Latn", "x = 1;", "javascript", "code"),
-    ("x is two", "eng_Latn", "x = 2", "python", "code"),
-]
-NAMES = ("source", "source_lang", "target", "target_lang", "provenance")
-COLUMNS = (
-    "pairs",
-    "directions",
-    "source_languages",
-    "target_languages",
-    "source_characters",
-    "target_characters",
-)
+COLUMNS = {
+    "source": ["été", "hiver", "winter", "夏", "x = 1", "x is one", "x is two"],
+    "source_lang": ["fra_Latn", "fra_Latn", "eng_Latn", "jpn_Jpan", "python"] + ["eng_Latn"] * 2,
+    "target": ["summer", "winter", "Winter", "summer", "x is one", "x = 1;", "x = 2"],
+    "target_lang": ["eng_Latn", "eng_Latn", "deu_Latn", "eng_Latn", "eng_Latn", "javascript"]
+    + ["python"],
+    "provenance": ["primary", "primary", "primary", "mined", "code", "code", "code"],
+}
+# pairs, directions, source and target languages, source and target characters
+COUNTS = {
+    "primary": (3, 2, 2, 2, 14, 18),
+    "mined": (1, 1, 1, 1, 1, 6),
+    "code from text": (2, 2, 1, 2, 16, 11),
+    "code to text": (1, 1, 1, 1, 5, 8),
+    "total": (7, 6, 4, 4, 36, 43),
+}
 WANT = {
     "primary": (3, 2, 2, 2, 14, 18),
     "mined": (1, 1, 1, 1, 1, 6),
     "code from text": (2, 2, 1, 2, 16, 11),
 }
-WANT |= {"code to text": (1, 1, 1, 1, 5, 8), "total": (7, 6, 4, 4, 36, 43)}
 
 
-def test_table(tmp_path):
-    table = pa.Table.from_pylist([dict(zip(NAMES, row)) for row in ROWS])
+@pytest.fixture
+def statistics(tmp_path):
+    """Of a Parquet file and of one of JSON lines."""
+    table = pa.table(COLUMNS)
     pq.write_table(table.slice(0, 4), tmp_path / "a.parquet")
-    (tmp_path / "b.jsonl").write_text(
-        "".join(json.dumps(row) + "\n" for row in table.slice(4).to_pylist())
-    )
-    found = collect_statistics([tmp_path / "a.parquet", tmp_path / "b.jsonl"])
-    assert {row["data"]: tuple(row[name] for name in COLUMNS) for row in found.rows()} == WANT
-    lines = found.to_markdown().splitlines()
-    assert lines[0].startswith("| data | pairs | directions |")
-    assert lines[2] == "| primary | 3 | 2 | 2 | 2 | 14 | 18 |"
+    rows = [json.dumps(row) for row in table.slice(4).to_pylist()]
+    (tmp_path / "b.jsonl").write_text("\n".join(rows) + "\n")
+    return collect_statistics([tmp_path / "a.parquet", tmp_path / "b.jsonl"])
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_counts_of_a_kind_of_data(statistics, name):
+    (row,) = [row for row in statistics.rows() if row["data"] == name]
+
+    figures = [
+        "pairs",
+        "directions",
+        "source_languages",
+        "target_languages",
+        "source_characters",
+        "target_characters",
+    ]
+    assert tuple(row[figure] for figure in figures) == COUNTS[name]
+
+
+def test_counts_become_a_table(statistics):
+    header, _, first, *_ = statistics.to_markdown().splitlines()
+
+    assert header.startswith("| data | pairs | directions |")
+    assert first == "| primary | 3 | 2 | 2 | 2 | 14 | 18 |"

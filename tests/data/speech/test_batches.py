@@ -13,57 +13,89 @@ from ...speech_toy import RATE, WORD, speech
 soundfile = pytest.importorskip("soundfile")
 
 
-def test_two_step_sampling_is_eq_1():
-    """Hours by (source, language) against the formula written out."""
-    rng = np.random.default_rng(0)
-    hours = {("a", "x"): 400, ("a", "y"): 100, ("b", "x"): 25, ("b", "z"): 900}
-    rows = [name for name, n in hours.items() for _ in range(n)]
-    order = rng.permutation(len(rows))
-    data = Dataset.from_dict(
-        {"source": [rows[i][0] for i in order], "lang": [rows[i][1] for i in order]}
-    )
-    lengths = np.full(len(rows), 16000) + 0 * order
-    picked = sampled_rows(data, lengths, 0.5, seed=3)
-    found = data.select(picked)
-    total = sum(hours.values())
-    of_source = {
-        s: np.sqrt(sum(n for (source, _), n in hours.items() if source == s) / total) for s in "ab"
-    }
-    for source, lang in hours:
-        within = {k: np.sqrt(m) for k, m in hours.items() if k[0] == source}
-        want = (
-            of_source[source]
-            / sum(of_source.values())
-            * within[source, lang]
-            / sum(within.values())
-        )
-        have = np.mean([a == source and b == lang for a, b in zip(found["source"], found["lang"])])
-        assert have == pytest.approx(want, abs=0.002)
-        copies = np.bincount(picked)[[i for i, j in enumerate(order) if rows[j] == (source, lang)]]
-        assert copies.max() - copies.min() <= 1  # repeated as a whole
-    assert (sampled_rows(data, lengths, 0.5, seed=3) == picked).all()
+HOURS = {("a", "x"): 400, ("a", "y"): 100, ("b", "x"): 25, ("b", "z"): 900}
 
 
-def test_lengths_are_those_of_the_audio(tmp_path):
+@pytest.fixture
+def hourly_clips():
+    """A row an hour, in any order, and the (source, language) of each."""
+    groups = np.repeat(np.array(list(HOURS)), list(HOURS.values()), axis=0)
+    groups = np.random.default_rng(0).permutation(groups)
+    data = Dataset.from_dict({"source": groups[:, 0], "lang": groups[:, 1]})
+    return data, groups
+
+
+@pytest.mark.parametrize("source, lang", HOURS)
+def test_two_step_sampling_is_eq_1(hourly_clips, source, lang):
+    """OS Eq. 1 with exponent 0.5 over sources and within each; rows are repeated as a whole."""
+    data, groups = hourly_clips
+    lengths = np.full(len(data), 16_000)
+
+    rows = sampled_rows(data, lengths, 0.5, seed=3)
+
+    root_of_source = {"a": np.sqrt(500), "b": np.sqrt(925)}
+    roots_within = [np.sqrt(hours) for (name, _), hours in HOURS.items() if name == source]
+    source_share = root_of_source[source] / sum(root_of_source.values())
+    expected = source_share * np.sqrt(HOURS[source, lang]) / sum(roots_within)
+    is_in_group = (groups == [source, lang]).all(axis=1)
+    assert is_in_group[rows].mean() == pytest.approx(expected, abs=0.002)
+    copies = np.bincount(rows, minlength=len(data))[is_in_group]
+    assert np.ptp(copies) <= 1
+
+
+def test_sampled_rows_follow_from_the_seed(hourly_clips):
+    data, _ = hourly_clips
+    lengths = np.full(len(data), 16_000)
+    rows = sampled_rows(data, lengths, 0.5, seed=3)
+
+    again = sampled_rows(data, lengths, 0.5, seed=3)
+
+    np.testing.assert_array_equal(again, rows)
+
+
+def test_lengths_are_those_of_the_audio():
+    rows = speech(12)
+
+    lengths = audio_lengths(rows, RATE)
+
+    words = [len(text.split()) for text in rows["text"]]
+    np.testing.assert_array_equal(lengths, WORD * np.array(words))
+
+
+def test_lengths_at_half_the_rate_are_half_as_large():
+    rows = speech(12)
+
+    lengths = audio_lengths(rows, RATE // 2)
+
+    np.testing.assert_array_equal(lengths, audio_lengths(rows, RATE) // 2)
+
+
+def test_lengths_are_read_once(tmp_path):
+    """A mark in the cache comes back."""
     rows = speech(12)
     lengths = audio_lengths(rows, RATE, tmp_path)
-    assert lengths.tolist() == [WORD * len(text.split()) for text in rows["text"]]
-    (kept,) = tmp_path.glob("*.npy")
-    np.save(kept, lengths + 1)
-    assert (audio_lengths(rows, RATE, tmp_path) == lengths + 1).all()  # read once
-    assert audio_lengths(rows, RATE // 2).tolist() == (lengths // 2).tolist()
+    (cache,) = tmp_path.glob("*.npy")
+    np.save(cache, lengths + 1)
+
+    again = audio_lengths(rows, RATE, tmp_path)
+
+    np.testing.assert_array_equal(again, lengths + 1)
 
 
-def test_an_epoch_has_every_row_within_the_seconds():
+@pytest.mark.parametrize("number", [0, 1])
+def test_an_epoch_has_every_row_within_the_seconds(number):
+    """Batches of at most four seconds with their padding: a feature is of 4 frames of 160 samples."""
     rows = speech(30)
     data = SpeechRows(rows, RATE, audio_lengths(rows, RATE))
     sampler = TokenBudgetBatchSampler(data.lengths, 4 * RATE, seed=1, bucket_multiple=1600)
-    collator = SpeechCollator(
-        EchoAudioFeatureExtractor(features="log-mel", num_mel_bins=20, stride=4)
-    )
-    for number in range(2):
-        sampler.set_epoch(number)
-        epoch = [collator([data[row] for row in batch]) for batch in sampler]
-        assert sorted(i for batch in epoch for i in batch["index"].tolist()) == list(range(30))
-        assert all(batch["attention_mask"].numel() * 4 * 160 <= 4 * RATE for batch in epoch)
-        assert len(epoch) < 15
+    extractor = EchoAudioFeatureExtractor(features="log-mel", num_mel_bins=20, stride=4)
+    collator = SpeechCollator(extractor)
+    sampler.set_epoch(number)
+
+    batches = [collator([data[row] for row in batch]) for batch in sampler]
+
+    order = np.concatenate([batch["index"] for batch in batches])
+    assert sorted(order) == list(range(30))
+    for batch in batches:
+        assert batch["attention_mask"].numel() * 4 * 160 <= 4 * RATE
+    assert len(batches) < 15

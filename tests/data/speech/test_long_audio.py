@@ -1,7 +1,5 @@
 """Long audio is cut at its pauses: where they are is known, and no piece is longer than the limit."""
 
-import logging
-
 import numpy as np
 import pytest
 
@@ -20,85 +18,126 @@ FRAME = 0.032
 
 def speech_like(seconds: list[float], rate: int = RATE, noise: float = 0.002) -> np.ndarray:
     """Loud noise and pauses in turn: [speech, pause, speech, ...] in seconds."""
-    rng = np.random.default_rng(0)
-    loud = [np.full(round(s * rate), 0.2 if i % 2 == 0 else noise) for i, s in enumerate(seconds)]
-    scale = np.concatenate(loud)
-    return (rng.normal(size=len(scale)) * scale).astype(np.float32)
+    lengths = (np.array(seconds) * rate).round().astype(int)
+    loudness = np.resize([0.2, noise], len(seconds))
+    scale = np.repeat(loudness, lengths)
+    samples = np.random.default_rng(0).normal(size=len(scale)) * scale
+    return samples.astype(np.float32)
 
 
-def test_energy_tells_speech_from_pauses():
+def spans_in_seconds(audio: np.ndarray, rate: int = RATE, **options) -> np.ndarray:
+    """(pieces, 2) starts and ends."""
+    return np.array(speech_spans(audio, rate, **options)) / rate
+
+
+@pytest.mark.parametrize("start, end", [(0.3, 1.7), (3.3, 5.7), (7.3, 8.7)])
+def test_speech_has_a_high_probability(start, end):
     probability = speech_probability([speech_like([2, 1, 3, 1, 2])], RATE)
-    time = np.arange(len(probability)) * FRAME
-    for start, end, is_speech in (
-        (0.3, 1.7, True),
-        (2.3, 2.7, False),
-        (3.3, 5.7, True),
-        (6.3, 6.7, False),
-    ):
-        inside = probability[(time > start) & (time < end)]
-        assert (inside > 0.9).all() if is_speech else (inside < 0.1).all()
+
+    inside = probability[round(start / FRAME) : round(end / FRAME)]
+    assert inside.min() > 0.9
 
 
-def test_little_speech_in_a_long_silence():
+@pytest.mark.parametrize("start, end", [(2.3, 2.7), (6.3, 6.7)])
+def test_a_pause_has_a_low_probability(start, end):
+    probability = speech_probability([speech_like([2, 1, 3, 1, 2])], RATE)
+
+    inside = probability[round(start / FRAME) : round(end / FRAME)]
+    assert inside.max() < 0.1
+
+
+@pytest.mark.parametrize("noise", [0.002, 0.0])
+def test_little_speech_in_a_long_silence(noise):
     """Two of a hundred seconds, over faint noise and over digital silence."""
-    for noise in (0.002, 0.0):
-        audio = speech_like([0, 60, 2, 38], noise=noise)
-        spans = np.array(speech_spans(audio, RATE)) / RATE
-        np.testing.assert_allclose(spans, [[60, 62]], atol=0.2)
+    spans = spans_in_seconds(speech_like([0, 60, 2, 38], noise=noise))
+
+    np.testing.assert_allclose(spans, [[60, 62]], atol=0.2)
 
 
-def test_long_audio_is_split_at_pauses():
-    audio = speech_like([4, 0.5, 4, 0.5, 4, 0.5, 4])
-    spans = np.array(speech_spans(audio, RATE, longest=6)) / RATE
-    np.testing.assert_allclose(spans, [[0, 4], [4.5, 8.5], [9, 13], [13.5, 17.5]], atol=0.15)
-    at_8k = speech_like([4, 0.5, 4, 0.5, 4, 0.5, 4], rate=8000)
+FOUR_SENTENCES = [4, 0.5, 4, 0.5, 4, 0.5, 4]
+
+
+@pytest.mark.parametrize("rate", [RATE, 8000])
+def test_long_audio_is_split_at_pauses(rate):
+    """Other rates are resampled by soxr."""
     pytest.importorskip("soxr")
-    np.testing.assert_allclose(
-        np.array(speech_spans(at_8k, 8000, longest=6)) / 8000, spans, atol=0.15
-    )
+    audio = speech_like(FOUR_SENTENCES, rate=rate)
+
+    spans = spans_in_seconds(audio, rate, longest=6)
+
+    np.testing.assert_allclose(spans, [[0, 4], [4.5, 8.5], [9, 13], [13.5, 17.5]], atol=0.15)
 
 
-def test_one_pause_is_preferred_to_equal_halves():
-    """A reference by hand: the least probable frame is cut first, then the parts are short enough."""
+@pytest.mark.parametrize(
+    "longest, pieces",
+    [
+        (10, [(0, 100)]),
+        (8, [(0, 30), (31, 100)]),
+        (6, [(0, 30), (31, 50), (51, 100)]),
+    ],
+)
+def test_one_pause_is_preferred_to_equal_halves(longest, pieces):
+    """A reference by hand: the least probable frame is cut first, until the parts are short enough."""
     speech = np.ones(100)
-    speech[30], speech[50] = 0.1, 0.4
-    assert shas_pieces(speech, 0.1, longest=8) == [(0, 30), (31, 100)]
-    assert shas_pieces(speech, 0.1, longest=6) == [(0, 30), (31, 50), (51, 100)]
-    assert shas_pieces(speech, 0.1, longest=10) == [(0, 100)]
+    speech[30] = 0.1
+    speech[50] = 0.4
+
+    assert shas_pieces(speech, 0.1, longest=longest) == pieces
+
+
+def test_silence_has_no_pieces():
     assert shas_pieces(np.zeros(50), 0.1, longest=2) == []
 
 
-def test_pieces_of_any_audio_fit():
-    rng = np.random.default_rng(1)
-    for _ in range(50):
-        speech = rng.random(rng.integers(1, 400)) ** rng.choice([0.2, 1, 3])
-        longest = float(rng.uniform(0.8, 5))
-        pieces = shas_pieces(speech, FRAME, longest=longest)
-        assert all(0 < end - start <= longest / FRAME for start, end in pieces)
-        assert all(end <= start for (_, end), (start, _) in zip(pieces, pieces[1:]))
-        covered = np.zeros(len(speech), bool)
-        for start, end in pieces:
-            covered[start:end] = True
-        # frames of speech are lost only where a cut was made or where a trimmed part is shorter than the shortest
-        assert (speech[~covered] >= 0.5).sum() <= len(pieces)
+@pytest.mark.parametrize("seed", range(20))
+def test_pieces_of_any_audio_fit(seed):
+    rng = np.random.default_rng(seed)
+    speech = rng.random(rng.integers(1, 400)) ** rng.choice([0.2, 1, 3])
+    longest = float(rng.uniform(0.8, 5))
+
+    pieces = shas_pieces(speech, FRAME, longest=longest)
+
+    bounds = np.array(pieces, int).flatten()
+    lengths = bounds[1::2] - bounds[::2]
+    is_lost = np.ones(len(speech), bool)
+    for start, end in pieces:
+        is_lost[start:end] = False
+    assert (np.diff(bounds) >= 0).all()  # one behind the other
+    assert ((lengths > 0) & (lengths <= longest / FRAME)).all()
+    # frames of speech are lost only where a cut was made or where a trimmed part is shorter than the shortest
+    assert (speech[is_lost] >= 0.5).sum() <= len(pieces)
 
 
 def test_noise_without_pauses_is_kept_whole():
     audio = speech_like([20])
-    pieces = list(audio_pieces(audio, RATE, longest=6, on_long="split"))
-    assert sum(map(len, pieces)) / len(audio) > 0.95
-    assert max(map(len, pieces)) <= 6 * RATE
+
+    pieces = audio_pieces(audio, RATE, longest=6, on_long="split")
+
+    lengths = [len(piece) for piece in pieces]
+    assert sum(lengths) / len(audio) > 0.95
+    assert max(lengths) <= 6 * RATE
 
 
-def test_on_long(caplog):
+def test_short_audio_is_one_piece():
     audio = speech_like([4, 1, 4])
-    (whole,) = audio_pieces(audio, RATE, longest=10, on_long="error")
-    np.testing.assert_array_equal(whole, audio)
-    with caplog.at_level(logging.WARNING):
-        (cut,) = audio_pieces(audio, RATE, longest=5)
-    np.testing.assert_array_equal(cut, audio[: 5 * RATE])
+
+    (piece,) = audio_pieces(audio, RATE, longest=10, on_long="error")
+
+    np.testing.assert_array_equal(piece, audio)
+
+
+def test_long_audio_is_truncated_with_a_warning(caplog):
+    audio = speech_like([4, 1, 4])
+
+    (piece,) = audio_pieces(audio, RATE, longest=5)
+
+    np.testing.assert_array_equal(piece, audio[: 5 * RATE])
     assert "9.0 s of audio were truncated to 5 s" in caplog.text
-    pieces = audio_pieces(audio, RATE, longest=5, on_long="split")
+
+
+def test_long_audio_is_split_on_request():
+    pieces = audio_pieces(speech_like([4, 1, 4]), RATE, longest=5, on_long="split")
+
     assert [len(piece) / RATE for piece in pieces] == pytest.approx([4, 4], abs=0.2)
 
 

@@ -12,17 +12,21 @@ def rows():
         *pairs, source_lang="fra_Latn", target_lang="eng_Latn", provenance="primary", quality=None
     ):
         def column(value):
-            return list(value) if isinstance(value, (list, tuple)) else [value] * len(pairs)
+            values = [value] * len(pairs) if isinstance(value, str) else list(value)
+            return pa.array(values, pa.string())
 
-        columns = {"source": [source for source, _ in pairs], "source_lang": column(source_lang)}
-        columns |= {"target": [target for _, target in pairs], "target_lang": column(target_lang)}
-        columns["provenance"] = column(provenance)
-        table = pa.table({name: pa.array(values, pa.string()) for name, values in columns.items()})
-        return (
-            table
-            if quality is None
-            else table.append_column("quality", pa.array(quality, pa.float64()))
+        table = pa.table(
+            {
+                "source": column([source for source, _ in pairs]),
+                "source_lang": column(source_lang),
+                "target": column([target for _, target in pairs]),
+                "target_lang": column(target_lang),
+                "provenance": column(provenance),
+            }
         )
+        if quality is None:
+            return table
+        return table.append_column("quality", pa.array(quality, pa.float64()))
 
     return make
 
@@ -32,18 +36,16 @@ def first_of_keys():
     """Numbers of the rows that stay: no earlier kept row has one of their keys."""
 
     def call(filter_, table):
-        keys = filter_.keys(table)
         seen = set()
-        kept = []
-        for row in range(len(table)):
-            own = {
-                (0 if filter_.shared_keys else i, int(key))
-                for i, key in enumerate(keys[row])
-                if key
-            }
-            if not own & seen:
-                seen |= own
-                kept.append(row)
-        return kept
+        kept_rows = []
+        for row, keys in enumerate(filter_.keys(table)):
+            keys_of_row = set()
+            for column, key in enumerate(keys):
+                if key:  # 0 is no key
+                    keys_of_row.add((0 if filter_.shared_keys else column, int(key)))
+            if keys_of_row.isdisjoint(seen):
+                seen.update(keys_of_row)
+                kept_rows.append(row)
+        return kept_rows
 
     return call

@@ -3,6 +3,7 @@
 import random
 import unicodedata
 
+import numpy as np
 import pytest
 
 from hf_echo.data.normal_form import normal_forms
@@ -111,15 +112,28 @@ def test_normal_form_of_a_normal_form_is_itself():
     assert normal_forms(forms) == forms
 
 
-def test_keys_are_equal_where_normal_forms_are(rows):
-    """400 short texts, many of them equal but for case and spaces; an empty form has the key 0."""
+@pytest.fixture
+def short_texts():
+    """400 texts, many of them equal but for case and spaces."""
     generator = random.Random(0)
-    texts = ["".join(generator.choices("aAbB .é", k=generator.randint(0, 4))) for _ in range(400)]
-    forms = normal_forms(texts)
+    return ["".join(generator.choices("aAbB .é", k=generator.randint(0, 4))) for _ in range(400)]
 
-    keys = ExactDuplicates(side="source").keys(rows(*[(text, "x") for text in texts]))[:, 0]
 
-    for first in range(400):
-        assert (keys[first] == 0) == (forms[first] == "")
-        for second in range(400):
-            assert (keys[first] == keys[second]) == (forms[first] == forms[second])
+@pytest.fixture
+def keys(rows, short_texts):
+    table = rows(*[(text, "x") for text in short_texts])
+    return ExactDuplicates(side="source").keys(table)[:, 0]
+
+
+def test_keys_are_equal_where_normal_forms_are(short_texts, keys):
+    forms = np.array(normal_forms(short_texts))
+
+    has_equal_key = keys[:, None] == keys
+    has_equal_form = forms[:, None] == forms
+    np.testing.assert_array_equal(has_equal_key, has_equal_form)
+
+
+def test_an_empty_form_has_the_key_0(short_texts, keys):
+    forms = np.array(normal_forms(short_texts))
+
+    np.testing.assert_array_equal(keys == 0, forms == "")

@@ -9,13 +9,16 @@ from hf_echo.data.pipeline.filters import GroupCap, LargestDirections, Provenanc
 
 def rows_that_stay(cap: GroupCap, table: pa.Table) -> list[int]:
     """Numbers of the rows that a cap keeps, by sorting each group in a loop."""
-    groups = cap.groups(table)
     ranks = cap.rank(table)
-    stay = [row for row, group in enumerate(groups) if group is None]
-    for group in set(groups) - {None}:
-        members = [row for row, other in enumerate(groups) if other == group]
-        members.sort(key=lambda row: (-ranks[row], row))
-        stay += members[: cap.limit]
+    stay = []
+    members_of = {}
+    for row, group in enumerate(cap.groups(table)):
+        members_of.setdefault(group, []).append(row)
+    for group, members in members_of.items():
+        if group is None:  # rows that no cap holds for
+            stay += members
+        else:
+            stay += sorted(members, key=lambda row: (-ranks[row], row))[: cap.limit]
     return sorted(stay)
 
 
@@ -55,7 +58,7 @@ def test_cap_keeps_the_first_rows_of_each_direction(two_directions, limit, order
 
 
 @pytest.fixture
-def code_text_and_mathematics(rows):
+def rows_of_three_kinds(rows):
     """Python in rows 0 to 2, French in 3 to 5, LaTeX in 6 and 7."""
     return rows(
         *[(str(number), "b") for number in range(8)],
@@ -64,15 +67,15 @@ def code_text_and_mathematics(rows):
     )
 
 
-def test_cap_can_hold_for_kinds_of_provenance_alone(code_text_and_mathematics):
-    stay = rows_that_stay(GroupCap(limit=1, only=("code", "math")), code_text_and_mathematics)
+def test_cap_can_hold_for_kinds_of_provenance_alone(rows_of_three_kinds):
+    stay = rows_that_stay(GroupCap(limit=1, only=("code", "math")), rows_of_three_kinds)
 
     assert [row for row in stay if 3 <= row < 6] == [3, 4, 5]
     assert len(stay) == 5
 
 
-def test_cap_can_hold_for_a_language_alone(code_text_and_mathematics):
-    stay = rows_that_stay(GroupCap(limit=1, only=("python",)), code_text_and_mathematics)
+def test_cap_can_hold_for_a_language_alone(rows_of_three_kinds):
+    stay = rows_that_stay(GroupCap(limit=1, only=("python",)), rows_of_three_kinds)
 
     assert stay[1:] == [3, 4, 5, 6, 7]
 
@@ -122,21 +125,15 @@ def test_the_largest_directions_of_each_source_language_stay(rows):
         ("deu_Latn", "eng_Latn"): 1,
         ("deu_Latn", "fra_Latn"): 1,
     }
-    directions = []
-    for direction, size in sizes.items():
-        directions += [direction] * size
-    order = np.random.default_rng(0).permutation(len(directions))
-    directions = [directions[number] for number in order]
-    table = rows(
-        *[("a", "b")] * len(directions),
-        source_lang=[source for source, _ in directions],
-        target_lang=[target for _, target in directions],
-    )
+    directions = np.repeat(list(sizes), list(sizes.values()), axis=0)
+    np.random.default_rng(0).shuffle(directions)
+    sources, targets = directions.T
+    table = rows(*[("a", "b")] * len(directions), source_lang=sources, target_lang=targets)
 
     largest = LargestDirections(limit=2).fit([table.slice(0, 7), table.slice(7)])
 
-    expected = [direction != ("fra_Latn", "spa_Latn") for direction in directions]
-    assert largest.keep(table).tolist() == expected
+    is_the_third_of_french = (sources == "fra_Latn") & (targets == "spa_Latn")
+    assert largest.keep(table).tolist() == (~is_the_third_of_french).tolist()
 
 
 def test_equal_directions_are_taken_in_the_order_of_their_targets(rows):
