@@ -47,11 +47,8 @@ NO_LISTS = [
     "['a', 'b'",
     '["She sold 5 boats.", "He sold',
     "[f'{x}', 'b']",
-]
-# a comma is missing
-NO_LISTS += [
     "[__import__('os').getcwd()]",
-    '["She sold 5 boats." "He sold 12 boats."]',
+    '["She sold 5 boats." "He sold 12 boats."]',  # a comma is missing
 ]
 
 
@@ -62,8 +59,12 @@ def test_negatives_in_every_dress(reply):
 
 def test_signs_of_lists_inside_sentences():
     sentences = ['She said "no ] way".', "It's [5] o'clock", "naïve \\ café 😀", "a/b"]
+
     assert parse_negatives(str(sentences), TEXT) == sentences
     assert parse_negatives(json.dumps(sentences), TEXT) == sentences
+
+
+def test_escapes_of_json_are_read():
     assert parse_negatives(r'["caf\u00e9 \ud83d\ude00 a\/b"]', TEXT) == ["café 😀 a/b"]
 
 
@@ -80,14 +81,16 @@ test_negatives_that_are_none = refusals(
     ("['a boat', 'two', 'A boat!']", "item 3 is equal to item 1"),
     (json.dumps(["a \ud800 boat"]).encode().decode("unicode_escape"), "not valid Unicode"),
     ("[" * 30_000, "30000 characters long"),
-    # Brackets and quotes that open and never close: trying each to the end would be quadratic.
-    *[
-        ((noise * 20_000)[:19_990], "")
-        for noise in ("[", "]", "['", '["', "[]", "['a' ", "\\'", "[[]")
-    ],
     call=lambda reply: parse_negatives(reply, TEXT),
     error=InvalidReply,
 )
+
+
+@pytest.mark.parametrize("noise", ["[", "]", "['", '["', "[]", "['a' ", "\\'", "[[]"])
+def test_what_opens_without_a_close_is_refused_in_time(noise):
+    """Trying each to the end would be quadratic."""
+    with pytest.raises(InvalidReply):
+        parse_negatives((noise * 20_000)[:19_990], TEXT)
 
 
 PAIR = {
@@ -124,14 +127,18 @@ def options(server):
 
 def test_only_english_targets_are_asked_for(run, table, options, tmp_path):
     code, out, err = run(table, tmp_path / "out.jsonl", *options)
+
     counts = json.loads(out)
-    assert (code, counts["answered"], counts["not_asked"]) == (0, 1, 1)
+    assert code == 0
+    assert counts["answered"] == 1
+    assert counts["not_asked"] == 1
     assert "2/2" in err
     assert load_parallel(tmp_path / "out.jsonl")["hard_negatives"][1] == []
 
 
 def test_negatives_stay_while_none_comes_twice(run, table, options, tmp_path):
     run(table, tmp_path / "out.jsonl", *options)
+
     negatives_of_rows = load_parallel(tmp_path / "out.jsonl")["hard_negatives"]
     assert negatives_of_rows[0] == ["he sold 12 boats", "Old.", GOOD[0], GOOD[2]]
 
@@ -146,8 +153,17 @@ def test_the_key_is_sent_but_not_kept(run, table, options, server, tmp_path, mon
     assert b"secret" not in (tmp_path / "out.replies.sqlite").read_bytes()
 
 
-def test_a_wrong_command_is_refused(refused, table, options, tmp_path):
+def test_a_missing_table_is_named(refused, options, tmp_path):
     refused("none.tsv: no such file", tmp_path / "none.tsv", tmp_path / "out.jsonl", *options)
-    refused("must be", table, tmp_path / "out.jsonl", *options, "--on-bad-row", "no")
-    refused("attempts", table, tmp_path / "out.jsonl", *options, "--attempts", 0)
-    refused("temperature", table, tmp_path / "out.jsonl", *options, "--temperature", "nan")
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("--on-bad-row", "no", "must be"),
+        ("--attempts", 0, "attempts"),
+        ("--temperature", "nan", "temperature"),
+    ],
+)
+def test_a_wrong_option_is_refused(refused, table, options, tmp_path, option, value, message):
+    refused(message, table, tmp_path / "out.jsonl", *options, option, value)
