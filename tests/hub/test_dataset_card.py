@@ -11,16 +11,20 @@ from hf_echo.hub.dataset_card import push_dataset, write_card
 
 
 def write_pairs(file, count: int, name: str = "s", langs=("fra_Latn", "python", "jpn_Jpan")):
-    """Pairs of sentences with English, the second of three of which is code."""
-    columns = {
-        "source": [f"{name}{i}" for i in range(count)],
-        "source_lang": (list(langs) * count)[:count],
-    }
-    columns |= {"target": [f"t{i}" for i in range(count)], "target_lang": ["eng_Latn"] * count}
-    columns["provenance"] = [
-        "code" if lang == "python" else "primary" for lang in columns["source_lang"]
-    ]
-    pq.write_table(pa.table(columns | {"quality": [i / 10 for i in range(count)]}), file)
+    """Pairs of sentences with English, in these languages by turns; python is code."""
+    rows = []
+    for number in range(count):
+        lang = langs[number % len(langs)]
+        row = {
+            "source": f"{name}{number}",
+            "source_lang": lang,
+            "target": f"t{number}",
+            "target_lang": "eng_Latn",
+            "provenance": "code" if lang == "python" else "primary",
+            "quality": number / 10,
+        }
+        rows.append(row)
+    pq.write_table(pa.Table.from_pylist(rows), file)
 
 
 @pytest.fixture
@@ -35,10 +39,13 @@ def folder(tmp_path):
     return tmp_path / "strict"
 
 
-def test_card(folder):
-    text = write_card(folder, version="1.2", license="cc0-1.0").read_text()
-    _, header, body = text.split("---\n", 2)
-    header = yaml.safe_load(header)
+def header_of(text: str) -> dict:
+    return yaml.safe_load(text.split("---\n")[1])
+
+
+def test_the_header_of_a_card(folder):
+    header = header_of(write_card(folder, version="1.2", license="cc0-1.0").read_text())
+
     assert header["configs"][0]["data_files"] == [
         {"split": "train", "path": "data/train-*.parquet"}
     ]
@@ -46,49 +53,96 @@ def test_card(folder):
     assert header["license"] == "cc0-1.0"
     assert header["size_categories"] == ["n<1K"]
     assert header["pretty_name"] == "strict"
+
+
+def test_a_card_counts_its_pairs(folder):
+    """Seven of ten pairs are of people, three are code; sentences have two characters."""
+    body = write_card(folder, version="1.2", license="cc0-1.0").read_text()
+
     assert "Version 1.2 (tag `v1.2`). 10 pairs of sentences in 3 directions" in body
     assert "| primary | 7 | 2 | 2 | 1 | 14 | 14 |" in body
     assert "| code to text | 3 | 1 | 1 | 1 | 6 | 6 |" in body
     assert "| sources | 10 | 10 |" in body
-    assert "sources: [p]" in body
+
+
+def test_a_card_shows_its_recipe(folder):
+    assert "sources: [p]" in write_card(folder, version="1.2", license="mit").read_text()
+
+
+def test_a_card_names_the_columns_there_are(folder):
+    body = write_card(folder, version="1.2", license="mit").read_text()
+
     assert "`quality`" in body
     assert "`hard_negatives`" not in body
 
 
-def test_text_by_hand_stays_and_the_header_follows_the_files(folder, caplog):
+@pytest.fixture
+def pushed_card(folder):
+    """A card as a push changed it, with a tag of its owner; then half of the rows are gone."""
     card = write_card(folder, version="1.0", license="mit")
-    once = card.read_text()
-    card.write_text(
-        stamp(once, "me/pairs", "v1.0").replace(
-            "- parallel-corpus\n", "- parallel-corpus\n- mine\n"
-        )
-    )
+    pushed = stamp(card.read_text(), "me/pairs", "v1.0")
+    card.write_text(pushed.replace("- parallel-corpus\n", "- parallel-corpus\n- mine\n"))
     (folder / "data/train-00001-of-00002.parquet").unlink()
-    text = write_card(folder, version="1.1").read_text()  # what a push changed is not an edit
+    return card
+
+
+def test_a_new_version_has_the_figures_of_the_files(folder, pushed_card):
+    text = write_card(folder, version="1.1").read_text()
+
+    assert "Version 1.1" in text
     assert "5 pairs of sentences" in text
     assert "10 pairs" not in text
-    assert "Version 1.1" in text
-    header = yaml.safe_load(text.split("---\n")[1])
+
+
+def test_fields_of_the_header_that_stand_stay(folder, pushed_card):
+    header = header_of(write_card(folder, version="1.1").read_text())
+
     assert header["license"] == "mit"
     assert "mine" in header["tags"]
+
+
+def test_what_a_push_changed_is_no_edit(folder, pushed_card, caplog):
+    write_card(folder, version="1.1")
+
     assert not caplog.messages
-    card.write_text(text + "\nMade by hand in a week.\n")
+
+
+def test_text_by_hand_stays(folder, pushed_card, caplog):
+    """The header follows the files all the same."""
+    text = write_card(folder, version="1.1").read_text()
+    pushed_card.write_text(text + "\nMade by hand in a week.\n")
+
     text = write_card(folder, version="1.2", license="cc0-1.0").read_text()
+
     assert text.endswith("Made by hand in a week.\n")
     assert "Version 1.1" in text
-    assert yaml.safe_load(text.split("---\n")[1])["license"] == "cc0-1.0"
+    assert header_of(text)["license"] == "cc0-1.0"
     assert "README.md is not as hf-echo wrote it: its text and figures stay" in caplog.text
-    card.write_text("---\nlicense: [\n---\n")
-    pytest.raises(ValueError, write_card, folder).match("README.md: the metadata is not YAML")
 
 
-def test_refusals(folder, tmp_path):
-    pytest.raises(FileNotFoundError, write_card, tmp_path).match("no data/")
+def test_a_broken_header_is_refused(folder):
+    (folder / "README.md").write_text("---\nlicense: [\n---\n")
+
+    with pytest.raises(ValueError, match="README.md: the metadata is not YAML"):
+        write_card(folder)
+
+
+def test_a_folder_without_data_is_refused(tmp_path):
+    with pytest.raises(FileNotFoundError, match="no data/"):
+        write_card(tmp_path)
+
+
+def test_what_is_no_version_is_refused(folder):
     with pytest.raises(ValueError, match="version 'one' is not a version"):
         push_dataset(folder, "me/pairs", version="one", license="mit")
-    file = sorted((folder / "data").glob("*.parquet"))[1]
+
+
+def test_files_of_different_columns_are_refused(folder):
+    file = folder / "data/train-00001-of-00002.parquet"
     pq.write_table(pq.read_table(file).drop_columns("quality"), file)
-    pytest.raises(ValueError, write_card, folder).match("differ in the column 'quality'")
+
+    with pytest.raises(ValueError, match="differ in the column 'quality'"):
+        write_card(folder)
 
 
 VERSIONS = """

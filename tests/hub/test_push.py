@@ -24,11 +24,15 @@ def write(folder: Path, name: str, content: bytes | str = b"x") -> None:
 @pytest.fixture
 def model(tmp_path) -> Path:
     """A folder that looks like a release; nothing opens it."""
-    files = dict.fromkeys(("tokenizer_config.json", "config.json", "decoder/config.json"), "{}")
-    files |= {name: name * 9 for name in ("model.safetensors", "decoder/model.safetensors")}
-    for name, content in (files | {"modules.json": "[]", "README.md": CARD}).items():
-        write(tmp_path / "model", name, content)
-    return tmp_path / "model"
+    folder = tmp_path / "model"
+    write(folder, "tokenizer_config.json", "{}")
+    write(folder, "config.json", "{}")
+    write(folder, "decoder/config.json", "{}")
+    write(folder, "model.safetensors", "model.safetensors" * 9)
+    write(folder, "decoder/model.safetensors", "decoder/model.safetensors" * 9)
+    write(folder, "modules.json", "[]")
+    write(folder, "README.md", CARD)
+    return folder
 
 
 KILLED = """
