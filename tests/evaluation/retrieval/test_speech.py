@@ -24,7 +24,8 @@ AXES = np.eye(8)
 def encode(texts, lang):
     """Each meaning is an axis, in every language. The Catalan text of snow is at rain. Negatives are at axis 4 on."""
     axis_of = {word: axis for axis, word in enumerate(WORDS[lang])}
-    axis_of |= {f"not {word}": axis + 4 for axis, word in enumerate(MEANINGS)}
+    for axis, word in enumerate(MEANINGS):
+        axis_of[f"not {word}"] = axis + 4
     axis_of["neu"] = 1
     return AXES[[axis_of[text] for text in texts]]
 
@@ -135,8 +136,12 @@ def speech_folder(tmp_path_factory):
     soundfile = pytest.importorskip("soundfile")
     folder = tmp_path_factory.mktemp("speech")
     save_random_encoder(folder / "model", languages=["eng_Latn"])
-    rows = ["audio\ttext\tlang\tenglish", "0.wav\tWe saw 12 ships.\teng_Latn\t"]
-    rows += ["1.wav\tJa\tdeu_Latn\tYes", "2.wav\tNein\tdeu_Latn\tNo"]
+    rows = [
+        "audio\ttext\tlang\tenglish",
+        "0.wav\tWe saw 12 ships.\teng_Latn\t",
+        "1.wav\tJa\tdeu_Latn\tYes",
+        "2.wav\tNein\tdeu_Latn\tNo",
+    ]
     for number in range(3):
         seconds = np.arange(8000 + 800 * number) / 16_000
         tone = np.sin(2 * np.pi * (200 + 50 * number) * seconds)

@@ -91,20 +91,9 @@ def test_equal_texts_are_a_group():
     assert text_groups(["a", "b", "b", "c"]).tolist() == [0, 1, 1, 2]
 
 
-@pytest.mark.parametrize(
-    ("x", "options", "message"),
-    [
-        (COPIES[:3], {}, "x has 3 rows and y has 4"),
-        (
-            np.nan * COPIES,
-            {"margin": "ratio"},
-            "x, row 0: a NaN",
-        ),  # others are in search/test_neighbours.py
-    ],
-)
-def test_bad_input_is_refused_in_one_line(x, options, message):
-    with pytest.raises(ValueError, match=message):
-        xsim(x, COPIES, **options)
+def test_sides_of_different_lengths_are_refused():
+    with pytest.raises(ValueError, match="x has 3 rows and y has 4"):
+        xsim(COPIES[:3], COPIES)
 
 
 @pytest.mark.parametrize("margin", [None, "cosine", "ratio", "distance"])
@@ -128,7 +117,9 @@ def test_without_features_the_first_row_is_found(margin):
 
 def test_quantised_embeddings():
     """int8 are numbers; nothing else is guessed (`search/test_neighbours.py`). One of equal scores is found."""
-    x, y = (quantize_embeddings(side.astype(np.float32), "int8") for side in pairs(200, 0.4))
+    x, y = pairs(200, 0.4)
+    x = quantize_embeddings(x.astype(np.float32), "int8")
+    y = quantize_embeddings(y.astype(np.float32), "int8")
     cosine = unit(x.astype(float)) @ unit(y.astype(float)).T
 
     predictions = xsim(x, y).predictions
