@@ -58,8 +58,14 @@ WIC = {
     "end2": 6,
 }
 PLACE = {"char_start": 4, "char_end": 7}
-XLWIC = {"context_1": "ein Tor", "context_2": "das Tor", "language": "DE", "label": 1}
-XLWIC |= {"target_word_location_1": PLACE, "target_word_location_2": PLACE}
+XLWIC = {
+    "context_1": "ein Tor",
+    "context_2": "das Tor",
+    "language": "DE",
+    "label": 1,
+    "target_word_location_1": PLACE,
+    "target_word_location_2": PLACE,
+}
 FLORES = {"id": 7, "iso_639_3": "deu", "iso_15924": "Latn", "text": "x", "domain": "d"}
 MASSIVE = {"id": "0", "locale": "de-DE", "annot_utt": "weck mich um [time : neun uhr] auf"}
 BOUQUET = {
@@ -68,21 +74,19 @@ BOUQUET = {
     "level": "sentence_level",
     "src_lang": "nld_Latn",
     "src_text": "Hoi",
+    "tgt_lang": "eng_Latn",
+    "tgt_text": "Hi",
+    "domain": "chat",
 }
-BOUQUET |= {"tgt_lang": "eng_Latn", "tgt_text": "Hi", "domain": "chat"}
 # Columns as in the sets' cards and in the code of their authors; the sentences are ours.
 BELEBELE = {
     "link": "https://a.b/cat",
     "question_number": 1,
     "flores_passage": "Le chat est sur le tapis.",
-}
-BELEBELE |= {
     "question": "Où est le chat ?",
     "mc_answer1": "dehors",
     "mc_answer2": "sur le tapis",
     "mc_answer3": "là",
-}
-BELEBELE |= {
     "mc_answer4": "loin",
     "correct_answer_num": "2",
     "dialect": "fra_Latn",
@@ -92,21 +96,28 @@ BELEBELE_ENGLISH = BELEBELE | {
     "question": "Where is the cat?",
     "mc_answer1": "outside",
     "mc_answer2": "on the mat",
+    "mc_answer3": "there",
+    "mc_answer4": "far",
+    "dialect": "eng_Latn",
+    "flores_passage": "The cat is on the mat.",
 }
-BELEBELE_ENGLISH |= {"mc_answer3": "there", "mc_answer4": "far", "dialect": "eng_Latn"}
-BELEBELE_ENGLISH |= {"flores_passage": "The cat is on the mat."}
 CLIP = {"audio": {"wav": [0.0, 0.5], "sampling_rate": 16000}}
 SPOKEN = BELEBELE | {
     "flores_sentences": ["Le chat est sur le tapis."],
     "audio_segments": [[CLIP, CLIP]],
 }
-HELLASWAG = {"ind": 24, "activity_label": "Cooking", "ctx_a": "A man cuts bread.", "ctx_b": "he"}
-HELLASWAG |= {
+HELLASWAG = {
+    "ind": 24,
+    "activity_label": "Cooking",
+    "ctx_a": "A man cuts bread.",
+    "ctx_b": "he",
     "ctx": "A man cuts bread. he",
     "endings": ["eats it.", "flies.", "sings.", "sleeps."],
     "label": "0",
+    "source_id": "activitynet~v_1",
+    "split": "val",
+    "split_type": "indomain",
 }
-HELLASWAG |= {"source_id": "activitynet~v_1", "split": "val", "split_type": "indomain"}
 PROGRAM = "if a : NEW_LINE INDENT b ( ) NEW_LINE DEDENT c ( ) NEW_LINE".split()
 
 # set -> (files, the rows that must come of the test split, and of WIC the validation split)

@@ -27,11 +27,19 @@ def pairs(tmp_path):
     return tmp_path / "pairs.tsv"
 
 
-def test_every_filter_judges_every_pair(pairs):
-    judged = {one.name: one.keep.tolist() for one in judge(read_pairs([pairs], limit=100, **LANGS))}
-    assert judged["sanity"] == [True, True, True, True, False, True]
-    assert judged["exact_duplicates"] == [True, True, False, True, True, True]
-    assert judged["threshold"] == [True, True, True, False, True, True]
+@pytest.mark.parametrize(
+    ("filter_name", "stay"),
+    [
+        ("sanity", [True, True, True, True, False, True]),
+        ("exact_duplicates", [True, True, False, True, True, True]),
+        ("threshold", [True, True, True, False, True, True]),
+    ],
+)
+def test_every_filter_judges_every_pair(pairs, filter_name, stay):
+    judgements = judge(read_pairs([pairs], limit=100, **LANGS))
+
+    (judged,) = [judged for judged in judgements if judged.name == filter_name]
+    assert judged.keep.tolist() == stay
 
 
 def test_the_margin_of_a_threshold_is_the_score_less_the_limit(pairs):
@@ -51,10 +59,17 @@ def test_a_recipe_line_has_what_is_not_usual():
     assert recipe_line(step) == "- {filter: length_ratio, limit: 4.0}"
 
 
-def test_the_page_shows_counts_pairs_and_recipe_lines(pairs, tmp_path):
+@pytest.fixture
+def page(pairs, tmp_path):
+    """(report, text of the page)"""
     pytest.importorskip("matplotlib")
     report = inspect_pairs([pairs], tmp_path / "page.html", **LANGS)
-    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    return report, (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+def test_pairs_are_counted_by_the_filter_that_drops_them(page):
+    report, _ = page
+
     assert report["pairs"] == 6
     assert report["kept"] == 3
     assert report["dropped"] == {
@@ -63,10 +78,26 @@ def test_the_page_shows_counts_pairs_and_recipe_lines(pairs, tmp_path):
         "exact_duplicates": 1,
         "threshold": 1,
     }
-    assert "- {filter: exact_duplicates, side: both}" in page
-    worst = page[page.index("Filter: threshold</h2>") :]
+
+
+def test_the_page_shows_the_recipe_line_of_a_filter(page):
+    _, text = page
+
+    assert "- {filter: exact_duplicates, side: both}" in text
+
+
+def test_the_page_shows_the_worst_pairs_first(page):
+    """Their scores are 0.1 and 0.3."""
+    _, text = page
+
+    worst = text[text.index("Filter: threshold</h2>") :]
     assert worst.index("Il pleut sur la ville.") < worst.index("Bonjour à tous.")
-    assert page.count("<svg") == 4
+
+
+def test_the_page_has_a_chart_for_each_filter(page):
+    _, text = page
+
+    assert text.count("<svg") == 4
 
 
 def test_a_recipe_chooses_the_filters(pairs, tmp_path, run):

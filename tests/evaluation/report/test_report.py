@@ -2,12 +2,12 @@
 
 import json
 import re
-from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
 import pytest
 from datasets import Dataset
+from scipy.spatial.distance import cdist
 
 from hf_echo.evaluation import evaluate_xsim
 from hf_echo.evaluation import report as reports
@@ -16,6 +16,7 @@ from hf_echo.evaluation.report.page import section_of
 from hf_echo.evaluation.report.sentences import error_examples, project
 from hf_echo.inference import encode
 from hf_echo.inference.encoders import tfidf_encoder
+from hf_echo.utils.vectors import unit_length
 
 pytest.importorskip("matplotlib")
 pytest.importorskip("sklearn")
@@ -31,13 +32,12 @@ def write(folder, name, rows):
 
 def topic_rows(toy):
     """The topic is the animal of the sentence."""
-    return [
-        row | {"category": f"animal {meaning[2]}", "split": part}
-        for part in ("train", "dev")
-        for row, meaning in zip(
-            toy.nway_rows(part), [m for m in toy.split(part) for _ in toy.LANGUAGES], strict=True
-        )
-    ]
+    rows = []
+    for split in ("train", "dev"):
+        for row in toy.nway_rows(split):
+            _, _, animal, _ = toy.split(split)[row["id"]]
+            rows.append(row | {"category": f"animal {animal}", "split": split})
+    return rows
 
 
 @pytest.fixture(scope="module")
@@ -53,106 +53,115 @@ def model(toy_folders):
 @pytest.fixture(scope="module")
 def report(folder, model, tmp_path_factory):
     """(folder of the report, folder of the cache, measured)"""
-    out, cache = (tmp_path_factory.mktemp(name) for name in ("out", "cache"))
+    out = tmp_path_factory.mktemp("out")
+    cache = tmp_path_factory.mktemp("cache")
     data = reports.read_folder(folder)
-    measured = reports.measure(
-        open_models([model, "tfidf"], data.texts), data, cache, progress=False
-    )
+    models = open_models([model, "tfidf"], data.texts)
+    measured = reports.measure(models, data, cache, progress=False)
     reports.write_report(measured, out, title="Toys <&> others")
     return out, cache, measured
 
 
+@pytest.fixture(scope="module")
+def html(report):
+    out, _, _ = report
+    return (out / "index.html").read_text(encoding="utf-8")
+
+
+def measured_by(data, encoder, cache, name="plain"):
+    """What one model of this encoder is measured to."""
+    model = reports.ReportModel(name, encoder, f"{name}-1")
+    return reports.measure([model], data, cache, progress=False)
+
+
+def axes(texts, lang):
+    """An axis for each text of a list."""
+    return np.eye(len(texts), 400) + 1
+
+
 class Page(HTMLParser):
-    def __init__(self):
+    """Links, ids and texts of a page."""
+
+    def __init__(self, html):
         super().__init__()
         self.links = []
-        self.text = []
+        self.texts = []
         self.ids = []
+        self.feed(html)
 
     def handle_starttag(self, tag, attributes):
-        own = dict(attributes)
-        self.links += [
-            own[name] for name in ("src", "href", "xlink:href", "srcset", "data") if name in own
-        ]
-        self.ids.append(own.get("id"))
+        for name, value in attributes:
+            if name in ("src", "href", "xlink:href", "srcset", "data"):
+                self.links.append(value)
+            if name == "id":
+                self.ids.append(value)
 
     def handle_data(self, data):
-        self.text.append(data)
+        self.texts.append(data)
 
 
-def test_the_page_stands_alone(report):
-    out, _, measured = report
-    html = (out / "index.html").read_text(encoding="utf-8")
-    page = Page()
-    page.feed(html)
+def test_the_page_stands_alone(html):
+    """All links are into the page; no script, no style or font from elsewhere."""
+    page = Page(html)
+
+    targets = {f"#{name}" for name in page.ids}
     assert page.links
-    assert all(link.startswith("#") for link in page.links)
+    assert targets.issuperset(page.links)
+    assert set(re.findall(r"url\(#([^)]+)\)", html)) <= set(page.ids)
     assert not re.search(r"@import|url\((?!#)|<script", html)
     assert len(html.encode()) < 2_000_000
-    assert set(re.findall(r"url\(#([^)]+)\)", html)) | {x[1:] for x in page.links} <= set(page.ids)
-    text = " ".join(page.text)
-    for word in (
-        "fra_Latn",
-        "rus_Cyrl",
-        "eng_Latn",
-        "tfidf",
-        *(m["label"] for m in measured["models"]),
-    ):
-        assert word in text
-    assert "Toys <&> others" in text
+
+
+@pytest.mark.parametrize("text", ["fra_Latn", "rus_Cyrl", "eng_Latn", "tfidf", "Toys <&> others"])
+def test_the_page_names_languages_with_models(html, text):
+    assert text in " ".join(Page(html).texts)
+
+
+def test_the_page_has_pictures(html):
     assert html.count("<svg") >= 2
 
 
+ENGLISH = {"id": "1", "lang": "eng_Latn", "text": "a"}
+FRENCH = {"id": "1", "lang": "fra_Latn", "text": "a"}
+
+
 @pytest.mark.parametrize(
-    ("rows", "words"),
+    ("rows", "message"),
     [
-        (
-            [{"id": "1", "lang": "eng_Latn", "text": " "}],
-            r"odd.parquet, row 1 \(eng_Latn\): text is empty",
-        ),
-        (
-            [{"id": "1", "lang": "fra_Latn", "text": "a"}],
-            "odd.parquet: no rows in 'eng_Latn': found fra_Latn",
-        ),
-        (
-            [
-                {"id": i, "lang": lang, "text": "a"}
-                for i, lang in enumerate(("eng_Latn", "fra_Latn"))
-            ],
-            "no id in common",
-        ),
+        ([ENGLISH | {"text": " "}], r"odd.parquet, row 1 \(eng_Latn\): text is empty"),
+        ([FRENCH], "odd.parquet: no rows in 'eng_Latn': found fra_Latn"),
+        ([ENGLISH, FRENCH | {"id": "2"}], "no id in common"),
         ([{"a": 1}], "is no n-way table .*found: a"),
     ],
 )
-def test_rows_that_cannot_be_used(tmp_path, rows, words):
-    with pytest.raises(ValueError, match=words):
+def test_rows_that_cannot_be_used(tmp_path, rows, message):
+    with pytest.raises(ValueError, match=message):
         reports.read_folder(write(tmp_path, "odd", rows))
 
 
-def test_a_language_without_common_sentences_is_left_out_and_named(tmp_path, toy, caplog):
+def test_a_language_without_common_sentences_is_left_out_by_name(tmp_path, toy, caplog):
     rows = [*toy.nway_rows(), {"id": 1000, "lang": "deu_Latn", "text": "Ein Hund."}]
     data = reports.read_folder(write(tmp_path / "data", "few", rows))
     reason = "'deu_Latn' (1 rows) and 'eng_Latn' (32 rows) have no id in common"
     assert caplog.messages == [f"not measured: {reason}"]
-    model = reports.ReportModel("plain", lambda texts, lang: np.eye(len(texts), 8) + 1, "plain-1")
-    measured = reports.measure([model], data, tmp_path / "cache", progress=False)
-    assert [row["lang"] for row in measured["xsim"]["few"]["plain"]["rows"]] == [
-        "fra_Latn",
-        "rus_Cyrl",
-    ]
+
+    measured = measured_by(data, axes, tmp_path / "cache")
+
+    langs = [row["lang"] for row in measured["xsim"]["few"]["plain"]["rows"]]
+    assert langs == ["fra_Latn", "rus_Cyrl"]
     assert measured["geometry"]
     assert f"all models: few.parquet: {reason}" in measured["skipped"]
 
 
+def flat_russian(texts, lang):
+    """One embedding for all Russian sentences."""
+    return np.ones((len(texts), 400)) if lang == "rus_Cyrl" else axes(texts, lang)
+
+
 def test_a_space_whose_geometry_cannot_be_measured(tmp_path, few):
-    """One embedding for all sentences of a language: no geometry, and the rest of the report."""
+    """No geometry, and the rest of the report."""
+    measured = measured_by(few, flat_russian, tmp_path / "cache", name="flat")
 
-    def encode(texts, lang):
-        return np.ones((len(texts), 8)) if lang == "rus_Cyrl" else np.eye(len(texts), 8) + 1
-
-    measured = reports.measure(
-        [reports.ReportModel("flat", encode, "f")], few, tmp_path / "cache", progress=False
-    )
     assert not measured["geometry"]
     assert not measured["singular_values"]
     assert measured["map"]
@@ -165,225 +174,327 @@ def few(tmp_path, toy):
     return reports.read_folder(write(tmp_path / "data", "few", toy.nway_rows()))
 
 
-def test_a_broken_model_is_named_and_not_remembered(tmp_path, few):
-    def broken(texts, lang):
-        rows = np.random.default_rng(len(lang)).normal(size=(len(texts), 8))
-        rows[3 if lang == "rus_Cyrl" else []] = np.nan
-        return rows
+def broken_in_russian(texts, lang):
+    vectors = axes(texts, lang)
+    if lang == "rus_Cyrl":
+        vectors[3] = np.nan
+    return vectors
 
-    model = reports.ReportModel("odd one", broken, "odd-1")
-    message = "few.parquet, model odd one: .*NaN or infinite values for the text .* in 'rus_Cyrl'"
+
+def test_a_broken_model_is_named(tmp_path, few):
+    message = "few.parquet, model odd: .*NaN or infinite values for the text .* in 'rus_Cyrl'"
     with pytest.raises(ValueError, match=message):
-        reports.measure([model], few, tmp_path / "cache", progress=False)
-    asked = []
-    mended = lambda texts, lang: asked.append(lang) or np.eye(len(texts), 8) + 1  # noqa: E731
-    reports.measure([replace(model, encode=mended)], few, tmp_path / "cache", progress=False)
-    assert "rus_Cyrl" in asked
-    assert "fra_Latn" not in asked
+        measured_by(few, broken_in_russian, tmp_path / "cache", name="odd")
 
 
-def test_examples_are_errors(few):
+def test_a_mended_model_is_asked_for_what_was_broken(tmp_path, few):
+    """French was encoded before, and is remembered."""
+    with pytest.raises(ValueError):
+        measured_by(few, broken_in_russian, tmp_path / "cache", name="odd")
+    langs = []
+
+    def mended(texts, lang):
+        langs.append(lang)
+        return axes(texts, lang)
+
+    measured_by(few, mended, tmp_path / "cache", name="odd")
+
+    assert "rus_Cyrl" in langs
+    assert "fra_Latn" not in langs
+
+
+@pytest.fixture
+def misleading(few):
     """An encoder that puts a sentence's hard negatives where its translations are, and the target elsewhere."""
     table = few.tables["few"]
-    own = {text: key for words in table.texts.values() for key, text in words.items()}
-    owner = {text: key for key, items in table.negatives.items() for text, _ in items}
+    place_of = {}
+    for key, pairs in table.negatives.items():
+        place_of.update((text, key) for text, _ in pairs)
+    for texts in table.texts.values():
+        place_of.update((text, key) for key, text in texts.items())
+    targets = set(table.texts["eng_Latn"].values())
 
     def encoder(texts, lang):
-        rows = np.zeros((len(texts), 33))
-        for row, text in zip(rows, texts, strict=True):
-            row[owner.get(text, own.get(text, 0))] = 1
-            row[32] = 0.5 if text in own and lang == "eng_Latn" else 0
-        return rows
+        vectors = np.zeros((len(texts), 33))
+        for vector, text in zip(vectors, texts, strict=True):
+            vector[place_of[text]] = 1
+            if text in targets:
+                vector[32] = 0.5
+        return vectors
 
-    found = error_examples(encoder, table, "eng_Latn", count=2)
-    assert [e["lang"] for e in found] == ["fra_Latn", "rus_Cyrl"]
-    for example in found:
-        assert example["desired"] == table.texts["eng_Latn"][example["id"]]
-        assert example["source"] == table.texts[example["lang"]][example["id"]]
-        assert (example["retrieved"], example["kind"]) in table.negatives[example["id"]]
+    return encoder
 
 
-def published_file(folder, toy):
+def test_examples_are_errors(few, misleading):
+    table = few.tables["few"]
+
+    examples = error_examples(misleading, table, "eng_Latn", count=2)
+
+    assert [example["lang"] for example in examples] == ["fra_Latn", "rus_Cyrl"]
+    for example in examples:
+        key = example["id"]
+        assert example["desired"] == table.texts["eng_Latn"][key]
+        assert example["source"] == table.texts[example["lang"]][key]
+        assert (example["retrieved"], example["kind"]) in table.negatives[key]
+
+
+@pytest.fixture
+def sentence(toy):
+    return toy.say(toy.split("dev")[0], "eng_Latn")
+
+
+@pytest.fixture
+def published(sentence, tmp_path):
     """The published layout, with one changed sentence of the toy world."""
-    sentence = toy.say(toy.split("dev")[0], "eng_Latn")
     content = {f"{sentence} not": {"src": sentence, "errtype": "negation"}}
-    (folder / "errtype.json").write_text(json.dumps(content), encoding="utf-8")
-    return folder / "errtype.json", sentence
+    (tmp_path / "errtype.json").write_text(json.dumps(content), encoding="utf-8")
+    return tmp_path / "errtype.json"
 
 
-def test_a_table_of_the_published_set_gets_its_negatives(tmp_path, toy):
-    file, sentence = published_file(tmp_path, toy)
+CATS = [
+    {"id": 1, "lang": "eng_Latn", "text": "Three cats sleep in Rome."},
+    {"id": 1, "lang": "fra_Latn", "text": "Three cats sleep in Rome."},
+]
+
+
+def test_a_table_of_the_published_set_gets_its_negatives(tmp_path, toy, published, sentence):
     folder = write(tmp_path / "data", "few", toy.nway_rows())
-    other = [
-        {"id": 1, "lang": lang, "text": "Three cats sleep in Rome."}
-        for lang in ("eng_Latn", "fra_Latn")
-    ]
-    write(folder, "other", other)
+    write(folder, "other", CATS)
 
-    data = reports.read_folder(folder, published=file)
+    data = reports.read_folder(folder, published=published)
 
     assert list(data.tables["few"].negatives.values()) == [[(f"{sentence} not", "negation")]]
     assert data.tables["few"].negatives_from == "published set"
     assert data.tables["other"].negatives_from == "rule negatives"
 
 
-def test_a_published_set_of_other_sentences_is_refused(tmp_path, toy):
-    file, _ = published_file(tmp_path, toy)
-    rows = [
-        {"id": 1, "lang": lang, "text": "Three cats sleep in Rome."}
-        for lang in ("eng_Latn", "fra_Latn")
-    ]
-    folder = write(tmp_path / "data", "other", rows)
-
-    with pytest.raises(
-        ValueError, match="errtype.json: none of its 1 sentences is among the 1 target sentences"
-    ):
-        reports.read_folder(folder, published=file)
+def test_a_published_set_of_other_sentences_is_refused(tmp_path, published):
+    folder = write(tmp_path / "data", "other", CATS)
+    message = "errtype.json: none of its 1 sentences is among the 1 target sentences"
+    with pytest.raises(ValueError, match=message):
+        reports.read_folder(folder, published=published)
 
 
-def test_the_page_says_which_negatives_each_set_has(tmp_path, toy):
-    file, _ = published_file(tmp_path, toy)
+def test_the_page_says_which_negatives_each_set_has(tmp_path, toy, published):
     folder = write(tmp_path / "data", "few", toy.nway_rows())
     write(folder, "more", [row | {"text": f"{row['text']} 7"} for row in toy.nway_rows()])
-    data = reports.read_folder(folder, published=file)
-    model = reports.ReportModel("plain", lambda texts, lang: np.eye(len(texts), 400) + 1, "plain-1")
+    data = reports.read_folder(folder, published=published)
 
-    measured = reports.measure([model], data, tmp_path / "cache", progress=False)
-    reports.write_report(measured, tmp_path / "out")
+    reports.write_report(measured_by(data, axes, tmp_path / "cache"), tmp_path / "out")
 
     html = (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
     assert "few: published set; more: rule negatives" in html
 
 
 def test_several_sets_have_one_average(tmp_path, toy):
+    """The mean of the means over languages."""
     folder = write(tmp_path / "data", "few", toy.nway_rows())
     write(folder, "less", [row for row in toy.nway_rows() if row["lang"] != "rus_Cyrl"])
-    data = reports.read_folder(folder)
-    noise = np.random.default_rng(0)
-    model = reports.ReportModel(
-        "random", lambda texts, lang: noise.normal(size=(len(texts), 8)), "random-1"
+    rng = np.random.default_rng(0)
+
+    measured = measured_by(
+        reports.read_folder(folder),
+        lambda texts, lang: rng.normal(size=(len(texts), 8)),
+        tmp_path / "cache",
     )
 
-    measured = reports.measure([model], data, tmp_path / "cache", progress=False)
-
-    means = [
-        np.mean([row["xsim"] for row in measured["xsim"][name]["random"]["rows"]])
-        for name in ("few", "less")
-    ]
-    assert measured["averages"]["random"]["average"]["xsim"] == pytest.approx(np.mean(means))
+    means = []
+    for name in ("few", "less"):
+        rows = measured["xsim"][name]["plain"]["rows"]
+        means.append(np.mean([row["xsim"] for row in rows]))
+    assert measured["averages"]["plain"]["average"]["xsim"] == pytest.approx(np.mean(means))
 
 
 def test_the_map_keeps_what_is_near():
+    """Three clusters: the nearest point on the map is of the same one."""
     rng = np.random.default_rng(0)
     labels = np.repeat(np.arange(3), 15)
-    rows = np.repeat(np.eye(3, 32), 15, axis=0) + 0.05 * rng.normal(size=(45, 32))
-    method, flat = project(rows / np.linalg.norm(rows, axis=1, keepdims=True))
-    distance = np.linalg.norm(flat[:, None] - flat[None], axis=2) + 1e9 * np.eye(len(flat))
+    rows = np.eye(3, 32)[labels] + 0.05 * rng.normal(size=(45, 32))
+
+    method, points = project(unit_length(rows))
+
+    distances = cdist(points, points)
+    np.fill_diagonal(distances, np.inf)
     assert method in ("PCA", "UMAP")
-    assert (labels[distance.argmin(1)] == labels).all()
+    np.testing.assert_array_equal(labels[distances.argmin(axis=1)], labels)
 
 
-def test_the_figures_are_those_of_the_evaluations(report, toy, toy_trained, toy_tokenizer):
-    out, _, measured = report
-    written = json.loads((out / "report.json").read_text(encoding="utf-8"))
-    negatives = reports.data.hard_negatives_for(
-        [toy.say(m, "eng_Latn") for m in toy.split("dev")], 5
-    )
-    options = {"negatives": dict(enumerate(negatives)), "same_text_is_right": True}
-    rows = toy.nway_rows("dev")
-    label = measured["models"][0]["label"]
-    own = evaluate_xsim(
-        lambda t, lang: encode(toy_trained, toy_tokenizer, t, lang), rows, **options
-    )
-    plain = evaluate_xsim(tfidf_encoder([row["text"] for row in rows]), rows, **options)
-    assert written["xsim"]["toys"]["tfidf"]["rows"] == plain.rows
-    for mine, true in zip(written["xsim"]["toys"][label]["rows"], own.rows, strict=True):
-        assert mine["lang"] == true["lang"]
-        # a bf16 CPU may tip one sentence
-        assert mine["xsimpp"] == pytest.approx(true["xsimpp"], abs=3.2)
-    html = (out / "index.html").read_text(encoding="utf-8")
-    assert re.search(rf'<td class="number[a-z ]*">{plain.average["xsim"]:.1f}</td>', html)
+@pytest.fixture(scope="module")
+def evaluated(toy):
+    """evaluated(encoder): xsim and xsim++ of the dev rows by the package's own function."""
+    english = [toy.say(meaning, "eng_Latn") for meaning in toy.split("dev")]
+    negatives = dict(enumerate(reports.data.hard_negatives_for(english, 5)))
+
+    def evaluate(encoder):
+        rows = toy.nway_rows("dev")
+        return evaluate_xsim(encoder, rows, negatives=negatives, same_text_is_right=True)
+
+    return evaluate
+
+
+@pytest.fixture(scope="module")
+def written(report):
+    """The figures of the JSON file: the rows of each model."""
+    out, _, _ = report
+    return json.loads((out / "report.json").read_text(encoding="utf-8"))["xsim"]["toys"]
+
+
+@pytest.fixture(scope="module")
+def of_tfidf(evaluated, toy):
+    return evaluated(tfidf_encoder([row["text"] for row in toy.nway_rows("dev")]))
+
+
+def test_figures_of_tfidf_are_those_of_the_evaluation(written, of_tfidf):
+    assert written["tfidf"]["rows"] == of_tfidf.rows
+
+
+def by_language(rows: list[dict]) -> dict[str, float]:
+    return {row["lang"]: row["xsimpp"] for row in rows}
+
+
+def test_figures_of_a_model_are_those_of_the_evaluation(
+    written, report, evaluated, toy_trained, toy_tokenizer
+):
+    label = report[2]["models"][0]["label"]
+
+    table = evaluated(lambda texts, lang: encode(toy_trained, toy_tokenizer, texts, lang))
+
+    # a bf16 CPU may tip one sentence
+    assert by_language(written[label]["rows"]) == pytest.approx(by_language(table.rows), abs=3.2)
+
+
+def test_figures_stand_in_the_page(html, of_tfidf):
+    figure = f"{of_tfidf.average['xsim']:.1f}"
+    assert re.search(rf'<td class="number[a-z ]*">{figure}</td>', html)
     assert '<td class="text">French (fra_Latn)</td><td class="number">32</td>' in html
 
 
-def test_every_part_is_there_or_said_to_be_missing(report):
+def test_topics_are_read_above_chance(report):
+    """Of four animals; chance is 25."""
     _, _, measured = report
     label = measured["models"][0]["label"]
-    assert set(measured["topics"]["toys"]) == {"fra_Latn", "eng_Latn"}
-    assert measured["topics"]["toys"]["fra_Latn"][label]["average"]["clt"] > 60  # chance is 25
+    topics = measured["topics"]["toys"]
+    assert set(topics) == {"fra_Latn", "eng_Latn"}
+    assert topics["fra_Latn"][label]["average"]["clt"] > 60
+
+
+def test_the_geometry_of_a_model_is_measured(report):
+    _, _, measured = report
+    label = measured["models"][0]["label"]
     assert measured["geometry"][label]["languages"] == 3
     assert measured["singular_values"][label][0] == 1
+
+
+def test_languages_are_grouped(report):
+    _, _, measured = report
     assert set(measured["groups"]["toys"]) == {"family", "script", "resource"}
-    reasons = [reason for reason in measured["skipped"] if reason.startswith("tfidf")]
-    assert len(reasons) == 1
-    assert "sparse" in reasons[0]
+
+
+def test_what_is_missing_is_said(report):
+    """TF-IDF has no geometry."""
+    _, _, measured = report
+    (reason,) = [reason for reason in measured["skipped"] if reason.startswith("tfidf")]
+    assert "sparse" in reason
 
 
 def test_a_second_run_opens_no_model(report, folder, model):
+    """TF-IDF's sparse rows are not stored."""
     _, cache, measured = report
     data = reports.read_folder(folder)
     models = open_models([model, "tfidf"], data.texts)
-    # TF-IDF's sparse rows are not stored
     models[0].encode = lambda *_: pytest.fail("the model was asked again")
+
     assert reports.measure(models, data, cache, progress=False) == measured
 
 
-def test_the_command(folder, tmp_path, run, refused):
-    places = ("--out", tmp_path / "out", "--cache", tmp_path / "cache")
+@pytest.fixture
+def places(tmp_path):
+    return ["--out", tmp_path / "out", "--cache", tmp_path / "cache"]
+
+
+def test_the_command_writes_a_page_with_its_figures(folder, tmp_path, run, places):
     code, _, err = run("tfidf", "--data", folder, *places)
+
     assert code == 0, err
-    assert {f.name for f in (tmp_path / "out").iterdir()} == {"index.html", "report.json"}
+    assert {file.name for file in (tmp_path / "out").iterdir()} == {"index.html", "report.json"}
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (["tfidf", "tfidf"], "'tfidf' is given twice"),
+        (["./no-model"], "no folder ./no-model"),
+        (["tfidf", "--main", "toy"], "no set 'toy'; found toys"),
+        (["tfidf", "--target-lang", "deu_Latn"], "no rows in 'deu_Latn'"),
+    ],
+)
+def test_the_command_names_what_is_wrong(folder, refused, places, words, message):
+    refused(message, *words, "--data", folder, *places)
+
+
+def test_the_command_names_a_missing_folder(tmp_path, refused, places):
+    refused("is not a folder", "tfidf", "--data", tmp_path / "nowhere", *places)
+
+
+def test_the_command_names_a_damaged_file(tmp_path, refused, places):
     (tmp_path / "bad").mkdir()
     (tmp_path / "bad" / "odd.PARQUET").write_bytes(b"PAR1 no more")
-    for arguments, words in (
-        (["tfidf", "--data", tmp_path / "nowhere"], "is not a folder"),
-        (["tfidf", "--data", tmp_path / "bad"], "odd.PARQUET: damaged, incomplete"),
-        (["tfidf", "tfidf", "--data", folder], "'tfidf' is given twice"),
-        (["./no-model", "--data", folder], "no folder ./no-model"),
-        (["tfidf", "--data", folder, "--main", "toy"], "no set 'toy'; found toys"),
-        (["tfidf", "--data", folder, "--target-lang", "deu_Latn"], "no rows in 'deu_Latn'"),
-    ):
-        refused(words, *arguments, *places, "--overwrite")
+    refused("odd.PARQUET: damaged, incomplete", "tfidf", "--data", tmp_path / "bad", *places)
+
+
+def grid_of(rows):
+    """The rows of cells of the one table of a section."""
+    (grid,) = section_of("", "", {"": rows})["grids"]
+    return grid["rows"]
 
 
 def test_the_best_value_of_a_column_of_models_is_bold():
-    rows = [
-        {"model": "a", "news xsim": 2.0, "size": 1.0},
-        {"model": "b", "news xsim": 1.0, "size": 2.0},
-    ]
-    (grid,) = section_of("Summary", "", {"": rows})["grids"]
-    assert [[cell["best"] for cell in row] for row in grid["rows"]] == [
-        [False, False, False],
-        [False, True, False],
-    ]
+    """xsim is better lower; size is no measure."""
+    first, second = grid_of(
+        [
+            {"model": "a", "news xsim": 2.0, "size": 1.0},
+            {"model": "b", "news xsim": 1.0, "size": 2.0},
+        ]
+    )
+
+    assert [cell["best"] for cell in first] == [False, False, False]
+    assert [cell["best"] for cell in second] == [False, True, False]
 
 
 def test_the_best_of_models_beside_each_other_is_bold():
-    rows = [{"lang": "fra_Latn", "a xsim": 2.0, "b xsim": 1.0, "a CLT": 0.9, "b CLT": 0.8}]
-    (grid,) = section_of("", "", {"": rows})["grids"]
-    assert [cell["best"] for cell in grid["rows"][0]] == [False, False, True, True, False]
+    row = {"lang": "fra_Latn", "a xsim": 2.0, "b xsim": 1.0, "a CLT": 0.9, "b CLT": 0.8}
+
+    (cells,) = grid_of([row])
+
+    assert [cell["best"] for cell in cells] == [False, False, True, True, False]
 
 
 def test_bars_by_language_compare_the_models_of_a_measure():
-    rows = [
-        {"lang": "fra_Latn", "a xsim": 10.0, "b xsim": 40.0, "a CLT": 0.5},
-        {"lang": "deu_Latn", "a xsim": 20.0, "b xsim": None, "a CLT": 1.0},
-    ]
-    (grid,) = section_of("", "", {"": rows})["grids"]
-    bars = [[cell["bar"] for cell in row[1:]] for row in grid["rows"]]
-    assert bars == [[25, 100, 50], [50, None, 100]]
+    """Percent of the largest value of a measure."""
+    french, german = grid_of(
+        [
+            {"lang": "fra_Latn", "a xsim": 10.0, "b xsim": 40.0, "a CLT": 0.5},
+            {"lang": "deu_Latn", "a xsim": 20.0, "b xsim": None, "a CLT": 1.0},
+        ]
+    )
+
+    assert [cell["bar"] for cell in french[1:]] == [25, 100, 50]
+    assert [cell["bar"] for cell in german[1:]] == [50, None, 100]
 
 
 def test_models_have_no_bars_for_different_measures():
-    (grid,) = section_of("", "", {"": [{"model": "a", "size": 1.0}]})["grids"]
-    assert [cell["bar"] for cell in grid["rows"][0]] == [None, None]
+    (cells,) = grid_of([{"model": "a", "size": 1.0}])
+
+    assert [cell["bar"] for cell in cells] == [None, None]
 
 
 def test_the_changed_word_is_marked():
-    row = {"desired": "Two red cats sleep", "retrieved": "Two blue cats <b>"}
-    (grid,) = section_of("", "", {"": [row]})["grids"]
-    assert str(grid["rows"][0][1]["text"]) == "Two <mark>blue</mark> cats <mark>&lt;b&gt;</mark>"
+    ((_, cell),) = grid_of([{"desired": "Two red cats sleep", "retrieved": "Two blue cats <b>"}])
+
+    assert str(cell["text"]) == "Two <mark>blue</mark> cats <mark>&lt;b&gt;</mark>"
 
 
 def test_a_section_keeps_its_text():
-    assert section_of("Summary", "What it says.", {"": [{"model": "a"}]})["text"] == "What it says."
+    section = section_of("Summary", "What it says.", {"": [{"model": "a"}]})
+
+    assert section["text"] == "What it says."

@@ -54,7 +54,7 @@ def itermax(similarity: list[list[float]], iterations: int) -> set[tuple[int, in
         new_links = {(i, j) for i, j in mutual(scaled) if i not in rows or j not in columns}
         if not new_links:
             break
-        links |= new_links
+        links.update(new_links)
     return links
 
 
