@@ -7,8 +7,9 @@ import shutil
 import numpy as np
 import pytest
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-BROWSER = next((path for path in map(shutil.which, BROWSERS) if path), None)
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+BROWSERS = [path for path in map(shutil.which, NAMES) if path]
+BROWSER = BROWSERS[0] if BROWSERS else None
 # Chromium's sandbox refuses root
 SANDBOX = [] if os.name != "posix" or os.geteuid() else ["--no-sandbox"]
 MICROPHONE = ["--use-fake-ui-for-media-stream", "--use-fake-device-for-media-stream"]
@@ -30,21 +31,20 @@ def fits(page) -> bool:
     return page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
 
 
+def luminance(colour: list[float]) -> float:
+    """Relative luminance of red, green and blue from 0 to 255, as WCAG defines it."""
+    share = np.array(colour) / 255
+    linear = np.where(share <= 0.04045, share / 12.92, ((share + 0.055) / 1.055) ** 2.4)
+    return float(linear @ [0.2126, 0.7152, 0.0722])
+
+
 def contrast(element) -> float:
     """Contrast of an element's text with the page behind it, as WCAG defines it."""
     colours = element.evaluate(
         "e => [getComputedStyle(e).color, getComputedStyle(document.body).backgroundColor]"
         ".map(c => c.match(/[0-9.]+/g).slice(0, 3).map(Number))"
     )
-    linear = [
-        np.where(
-            (share := np.array(colour) / 255) <= 0.04045,
-            share / 12.92,
-            ((share + 0.055) / 1.055) ** 2.4,
-        )
-        for colour in colours
-    ]
-    dark, light = sorted(float(np.dot(colour, [0.2126, 0.7152, 0.0722])) for colour in linear)
+    dark, light = sorted(map(luminance, colours))
     return (light + 0.05) / (dark + 0.05)
 
 
