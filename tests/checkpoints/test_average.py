@@ -14,7 +14,6 @@ from hf_echo.inference.encode_speech import encode_speech, load_speech_encoder
 from hf_echo.modeling import EchoEncoder, EchoForTranslation, EchoSpeechEncoder
 from hf_echo.steps.dry_run import dry_run
 from hf_echo.steps.run import run_operation
-from hf_echo.utils.lineage import read_lineage
 from hf_echo.utils.speech_data import merge_speech_data, read_speech_data, write_speech_data
 from hf_echo.vocabulary import train_tokenizer
 
@@ -59,14 +58,6 @@ def test_average_is_the_formula_on_its_part(two, tmp_path, part):
             np.testing.assert_array_equal(averaged[name], first[name])
     moved = [name for name in first if not np.array_equal(averaged[name], first[name])]
     assert len(moved) > 5
-
-
-def test_the_lineage_names_both(two, tmp_path):
-    lineage = read_lineage(average_checkpoints(*two, tmp_path / "out", 0.3, part="encoder"))
-    assert lineage["stage"] == "average"
-    assert set(lineage["parents"]) == {"model", "other"}
-    assert lineage["values"]["share"] == 0.3
-    assert lineage["values"]["part"] == "encoder"
 
 
 @pytest.fixture
@@ -182,12 +173,6 @@ def test_other_tokenizers_are_refused(two, toy, toy_tokenizer, tmp_path):
     words = train_tokenizer(["other words in another order"] * 9, 270, progress=False)
     moved = toy.save(tmp_path / "moved", toy.make_model(toy_tokenizer, seed=4), words)
     refuses("have different tokenizers", two[0], moved, tmp_path / "out")
-
-
-def test_what_an_operation_made_is_replaced(two, tmp_path):
-    average_checkpoints(*two, tmp_path / "out")
-    out = average_checkpoints(*two, tmp_path / "out", 0.25)
-    assert read_lineage(out)["values"]["share"] == 0.25
 
 
 def test_a_training_run_is_not_replaced(two, tmp_path):
@@ -307,11 +292,6 @@ def test_text_averages_with_no_speech(two_speech, toy, toy_tokenizer, tmp_path):
     message = "one of .*a and .*text is a speech encoder, the other is not"
     refuses(message, two_speech[0], text, tmp_path / "out")
     assert not (tmp_path / "out").exists()
-
-
-def test_speech_encoders_have_no_decoder_to_average(two_speech, tmp_path):
-    with pytest.raises(ValueError, match="a is an encoder: it has no decoder to average"):
-        average_checkpoints(*two_speech, tmp_path / "out", part="decoder")
 
 
 def test_operations_on_text_refuse_speech_encoders(two_speech, tmp_path):

@@ -8,6 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
 from tokenizers import (
     AddedToken,
     Tokenizer,
@@ -18,7 +19,6 @@ from tokenizers import (
     trainers,
 )
 from transformers import (
-    AutoModel,
     AutoModelForSeq2SeqLM,
     AutoTokenizer,
     LlamaConfig,
@@ -38,17 +38,28 @@ TEXTS = [
     "Katze",
     "네 고양이 12 345",
 ]
-WHITE_SPACE = "\t\n\x0b\x0c\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(
-    map(chr, range(0x2000, 0x200B))
-)
+WHITE_SPACE = "\t\n\x0b\x0c\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000"
+WHITE_SPACE += "".join(chr(code) for code in range(0x2000, 0x200B))
 ROPE = dict(
-    rope_type="llama3", rope_theta=500000.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0
+    rope_type="llama3",
+    rope_theta=500000.0,
+    factor=8.0,
+    low_freq_factor=1.0,
+    high_freq_factor=4.0,
+    original_max_position_embeddings=16,
 )
-ROPE["original_max_position_embeddings"] = 16
 # Two Llamas that differ in all a config may say: the second has biases, a head size and a head of its own.
 PLAIN = {"tie_word_embeddings": True}
-RICH = dict(tie_word_embeddings=False, attention_bias=True, mlp_bias=True, head_dim=16)
-RICH |= dict(rope_parameters=ROPE, rms_norm_eps=1e-5, hidden_act="gelu")
+RICH = dict(
+    tie_word_embeddings=False,
+    attention_bias=True,
+    mlp_bias=True,
+    head_dim=16,
+    rope_parameters=ROPE,
+    rms_norm_eps=1e-5,
+    hidden_act="gelu",
+)
+CLOSE = dict(atol=1e-4, rtol=0)
 
 
 def byte_level_tokenizer(**names: str) -> FastTokenizer:
@@ -63,17 +74,22 @@ def byte_level_tokenizer(**names: str) -> FastTokenizer:
 
 
 def nano_llama(
-    folder: Path, tokenizer: FastTokenizer, dtype=torch.float32, rows=0, **changes
+    folder: Path, tokenizer: FastTokenizer, dtype=torch.float32, rows: int = 0, **changes
 ) -> Path:
-    """A random Llama with a spread of weights that leaves no part without effect."""
+    """A random Llama with a spread of weights that leaves no part without effect, and `rows` that no token has."""
     torch.manual_seed(5)
-    shape = dict(hidden_size=64, intermediate_size=96, num_hidden_layers=3, num_attention_heads=4)
-    shape["num_key_value_heads"] = 2
-    ids = {
-        f"{role}_token_id": getattr(tokenizer, f"{role}_token_id") for role in ("bos", "eos", "pad")
-    }
     config = LlamaConfig(
-        vocab_size=len(tokenizer) + rows, max_position_embeddings=64, **shape, **ids, **changes
+        vocab_size=len(tokenizer) + rows,
+        max_position_embeddings=64,
+        hidden_size=64,
+        intermediate_size=96,
+        num_hidden_layers=3,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+        **changes,
     )
     llama = LlamaForCausalLM(config)
     with torch.no_grad():
@@ -102,181 +118,219 @@ def source(request) -> Path:
     return request.getfixturevalue(request.param)
 
 
-def raw_batch(source: Path) -> dict[str, torch.Tensor]:
-    """Ids of the Llama's own tokenizer, no prefix, one length a text, padded on the right."""
+@pytest.fixture
+def known(source) -> int:
+    """The number of tokens of the Llama."""
+    return len(AutoTokenizer.from_pretrained(source))
+
+
+@pytest.fixture
+def batch(source) -> dict[str, torch.Tensor]:
+    """Ids of the Llama's own tokenizer, no prefix, padded on the right."""
     tokenizer = AutoTokenizer.from_pretrained(source)
     tokenizer.pad_token = tokenizer.eos_token
     return dict(tokenizer(TEXTS, padding=True, return_tensors="pt", return_token_type_ids=False))
 
 
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
-def test_causal_encoder_is_the_llama(source, attention):
+def test_causal_encoder_is_the_llama(source, batch, attention):
+    """The states of all layers."""
     llama = LlamaForCausalLM.from_pretrained(source, attn_implementation=attention).eval()
-    model, _ = convert_llama(source)
-    encoder = model.encoder
+    encoder = convert_llama(source)[0].encoder
     encoder.set_attn_implementation(attention)
     encoder.config.is_causal = True
-    padded = raw_batch(source)
-    row = {"input_ids": padded["input_ids"][:1, : padded["attention_mask"][0].sum()]}
-    for batch in (padded, row):
-        keep = batch.get("attention_mask", torch.ones_like(batch["input_ids"])).bool()
-        with torch.no_grad():
-            want = llama.model(**batch, output_hidden_states=True)
-            have = encoder(**batch, output_hidden_states=True)
-        assert len(have.hidden_states) == len(want.hidden_states) == 4
-        states = zip(have.hidden_states, want.hidden_states, strict=True)
-        for h, w in [*states, (have.last_hidden_state, want.last_hidden_state)]:
-            torch.testing.assert_close(h[keep], w[keep], atol=1e-4, rtol=0)
-    encoder.config.is_causal = False
+
     with torch.no_grad():
-        both_sides = encoder(**padded).last_hidden_state[:, 0]
-        first = llama.model(**padded).last_hidden_state[:, 0]
-    assert (both_sides - first).abs().max() > 0.1
+        states = encoder(**batch, output_hidden_states=True).hidden_states
+        expected = llama.model(**batch, output_hidden_states=True).hidden_states
+
+    is_token = batch["attention_mask"].bool()
+    assert len(states) == 4
+    for state, llama_state in zip(states, expected, strict=True):
+        torch.testing.assert_close(state[is_token], llama_state[is_token], **CLOSE)
 
 
-@pytest.mark.parametrize("bottleneck", [False, True])
-@pytest.mark.parametrize("cross_attention", ["copy", "random"])
-def test_decoder_with_silent_cross_attention_is_the_llama(source, cross_attention, bottleneck):
+def test_a_converted_encoder_sees_both_sides(source, batch):
+    """The first state of a Llama has seen the first token alone."""
     llama = LlamaForCausalLM.from_pretrained(source).eval()
-    model, _ = convert_llama(
-        source, embedding_size=40, cross_attention=cross_attention, bottleneck=bottleneck
-    )
-    batch = raw_batch(source)
-    memory = torch.randn(len(TEXTS), 1, 40) if bottleneck else torch.randn(len(TEXTS), 5, 64)
-    hidden = dict(
-        decoder_input_ids=batch["input_ids"], decoder_attention_mask=batch["attention_mask"]
-    )
-    hidden["encoder_outputs"] = BaseModelOutput(last_hidden_state=memory)
-    known = len(AutoTokenizer.from_pretrained(source))
-    keep = batch["attention_mask"].bool()
+    encoder = convert_llama(source)[0].encoder
     with torch.no_grad():
-        want = llama(**batch).logits[keep][:, :known]
-        loud = model.decoder(**hidden).logits[keep][:, :known]
-        for layer in model.decoder.model.layers:
-            for parameter in layer.cross_attn.o_proj.parameters():
-                parameter.zero_()
-        silent = model.decoder(**hidden).logits[keep][:, :known]
-    torch.testing.assert_close(silent, want, atol=1e-4, rtol=0)
-    assert (loud - want).abs().max() > 0.01
+        first = encoder(**batch).last_hidden_state[:, 0]
+        causal = llama.model(**batch).last_hidden_state[:, 0]
+    assert (first - causal).abs().max() > 0.1
+
+
+@pytest.fixture(params=[False, True], ids=["states", "bottleneck"])
+def decode(request, source, batch, known):
+    """decode(cross-attention) -> (decoder, function of nothing that gives its logits over random memory)"""
+
+    def convert(cross_attention: str):
+        bottleneck = request.param
+        options = dict(embedding_size=40, cross_attention=cross_attention, bottleneck=bottleneck)
+        decoder = convert_llama(source, **options)[0].decoder
+        memory = torch.randn(len(TEXTS), 1, 40) if bottleneck else torch.randn(len(TEXTS), 5, 64)
+        inputs = dict(
+            decoder_input_ids=batch["input_ids"],
+            decoder_attention_mask=batch["attention_mask"],
+            encoder_outputs=BaseModelOutput(last_hidden_state=memory),
+        )
+        is_token = batch["attention_mask"].bool()
+        return decoder, lambda: decoder(**inputs).logits[is_token][:, :known]
+
+    return convert
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("cross_attention", ["copy", "random"])
+def test_decoder_with_silent_cross_attention_is_the_llama(
+    decode, source, batch, known, cross_attention
+):
+    decoder, logits = decode(cross_attention)
+    loud = logits()
+    for layer in decoder.model.layers:
+        for parameter in layer.cross_attn.o_proj.parameters():
+            parameter.zero_()
+
+    silent = logits()
+
+    llama = LlamaForCausalLM.from_pretrained(source).eval()
+    expected = llama(**batch).logits[batch["attention_mask"].bool()][:, :known]
+    torch.testing.assert_close(silent, expected, **CLOSE)
+    assert (loud - expected).abs().max() > 0.01
 
 
 def test_copied_cross_attention_is_the_self_attention(rich):
+    """In memory of its own."""
     copied, _ = convert_llama(rich)
     for layer in copied.decoder.model.layers:
-        for name, weight in layer.self_attn.named_parameters():
-            torch.testing.assert_close(layer.cross_attn.get_parameter(name), weight, atol=0, rtol=0)
-            assert layer.cross_attn.get_parameter(name).data_ptr() != weight.data_ptr()
         assert torch.equal(layer.cross_attention_layernorm.weight, layer.input_layernorm.weight)
+        for name, weight in layer.self_attn.named_parameters():
+            cross_weight = layer.cross_attn.get_parameter(name)
+            assert torch.equal(cross_weight, weight)
+            assert cross_weight.data_ptr() != weight.data_ptr()
 
 
-def test_cross_attention_of_output_zero_leaves_the_llama(rich):
-    silent, _ = convert_llama(rich, cross_attention="zero")
-    batch = raw_batch(rich)
-    memory = BaseModelOutput(last_hidden_state=torch.randn(len(TEXTS), 5, 64))
-    logits = silent.decoder(decoder_input_ids=batch["input_ids"], encoder_outputs=memory).logits
-    known = len(AutoTokenizer.from_pretrained(rich))
+@pytest.fixture(scope="module")
+def silent(rich):
+    """A converted Llama whose cross-attention says nothing."""
+    return convert_llama(rich, cross_attention="zero")[0]
+
+
+def logits_of(model, ids: torch.Tensor) -> torch.Tensor:
+    memory = BaseModelOutput(last_hidden_state=torch.randn(len(ids), 5, 64))
+    return model.decoder(decoder_input_ids=ids, encoder_outputs=memory).logits
+
+
+IDS = torch.tensor([[1, 50, 60, 70, 80]])
+
+
+def test_cross_attention_of_output_zero_leaves_the_llama(silent, rich):
     with torch.no_grad():
-        want = (
-            LlamaForCausalLM.from_pretrained(rich)
-            .eval()(input_ids=batch["input_ids"])
-            .logits[..., :known]
-        )
-    torch.testing.assert_close(logits[..., :known], want, atol=1e-4, rtol=0)
-    logits.square().mean().backward()
+        logits = logits_of(silent, IDS)
+        expected = LlamaForCausalLM.from_pretrained(rich).eval()(input_ids=IDS).logits
+    torch.testing.assert_close(logits[..., : expected.shape[-1]], expected, **CLOSE)
+
+
+def test_cross_attention_of_output_zero_learns(silent):
+    """Its output matrix at the first step, the other ones, which are copies, from the second."""
+    logits_of(silent, IDS).square().mean().backward()
     for layer in silent.decoder.model.layers:
         assert torch.equal(layer.cross_attn.v_proj.weight, layer.self_attn.v_proj.weight)
-        # the other matrices follow from the second step
-        assert layer.cross_attn.o_proj.weight.grad.abs().max() > 0
+        assert layer.cross_attn.o_proj.weight.grad.any()
 
 
-def test_only_the_head_shares_weights_as_before(source):
-    llama = LlamaForCausalLM.from_pretrained(source)
+def addresses(part) -> set[int]:
+    return {parameter.data_ptr() for parameter in part.parameters()}
+
+
+def test_encoder_shares_no_weight_with_the_decoder(source):
     model, _ = convert_llama(source)
-    tied = model.decoder.lm_head.weight is model.decoder.model.embed_tokens.weight
-    assert tied == llama.config.tie_word_embeddings
-    encoder, decoder = (
-        {p.data_ptr() for p in part.parameters()} for part in (model.encoder, model.decoder)
-    )
-    assert not encoder & decoder
+    assert not addresses(model.encoder) & addresses(model.decoder)
 
 
-def test_new_rows_are_the_mean_of_the_known_ones(source):
+def test_the_head_is_tied_as_before(source):
     llama = LlamaForCausalLM.from_pretrained(source)
-    known = len(AutoTokenizer.from_pretrained(source))
+    decoder = convert_llama(source)[0].decoder
+    is_tied = decoder.lm_head.weight is decoder.model.embed_tokens.weight
+    assert is_tied == llama.config.tie_word_embeddings
+
+
+def test_rows_are_a_multiple_of_8(source, known):
     model, tokenizer = convert_llama(source)
     assert model.config.vocab_size % 8 == 0
     assert model.config.vocab_size >= len(tokenizer) > known
-    for part, old in (
-        (model.encoder.backbone.embed_tokens, llama.get_input_embeddings()),
-        (model.decoder.model.embed_tokens, llama.get_input_embeddings()),
-        (model.decoder.lm_head, llama.lm_head),
-    ):
-        rows = old.weight[:known]
-        assert torch.equal(part.weight[:known], rows)
-        mean = rows.mean(0).expand(part.weight.shape[0] - known, -1)
-        torch.testing.assert_close(part.weight[known:], mean)
 
 
-@pytest.mark.parametrize("cross_attention", ["copy", "random"])
-def test_reload_from_disk_is_equal(source, tmp_path, cross_attention):
-    options = dict(embedding_size=48, pooling="mean", cross_attention=cross_attention)
-    model, tokenizer = convert_llama(source, tmp_path, **options)
-    batch = tokenizer(TEXTS, lang="eng_Latn", padding=True, return_tensors="pt")
-    again = AutoModelForSeq2SeqLM.from_pretrained(tmp_path)
-    toy.assert_same(again, model)
-    with torch.no_grad():
-        want = model(**batch, decoder_input_ids=batch["input_ids"])
-        have = again(**batch, decoder_input_ids=batch["input_ids"])
-        alone = AutoModel.from_pretrained(tmp_path)(**batch).sentence_embedding
-    assert want.sentence_embedding.shape == (len(TEXTS), 48)
-    assert torch.equal(have.logits, want.logits)
-    assert torch.equal(alone, want.sentence_embedding)
-    loaded = AutoTokenizer.from_pretrained(tmp_path)
-    assert loaded(TEXTS, lang="eng_Latn").input_ids == tokenizer(TEXTS, lang="eng_Latn").input_ids
-    assert loaded.model_max_length == 512
+@pytest.mark.parametrize(
+    ("part", "of_llama"),
+    [
+        ("encoder.backbone.embed_tokens", "model.embed_tokens"),
+        ("decoder.model.embed_tokens", "model.embed_tokens"),
+        ("decoder.lm_head", "lm_head"),
+    ],
+)
+def test_new_rows_are_the_mean_of_the_known_ones(source, known, part, of_llama):
+    llama = LlamaForCausalLM.from_pretrained(source)
+    model, _ = convert_llama(source)
+    old_rows = llama.get_submodule(of_llama).weight[:known]
+    rows = model.get_submodule(part).weight
+    assert torch.equal(rows[:known], old_rows)
+    torch.testing.assert_close(rows[known:], old_rows.mean(0).expand_as(rows[known:]))
 
 
-def test_a_failed_conversion_leaves_nothing(plain, tmp_path, monkeypatch):
-    """An earlier conversion stays; another folder is not written to."""
-    convert_llama(plain, out := tmp_path / "out", embedding_size=48)
-    (tmp_path / "letters").mkdir()
-    (tmp_path / "letters" / "a.txt").write_text("a")
-    with pytest.raises(ValueError, match="letters is not empty and holds no checkpoint of hf-echo"):
-        convert_llama(plain, tmp_path / "letters")
+def test_a_saved_conversion_is_that_in_memory(source, tmp_path):
+    model, tokenizer = convert_llama(source, tmp_path, embedding_size=48, pooling="mean")
+    opened = AutoModelForSeq2SeqLM.from_pretrained(tmp_path)
+    toy.assert_same(opened, model)
+    assert opened.config.embedding_size == 48
+    reloaded = AutoTokenizer.from_pretrained(tmp_path)
+    assert reloaded(TEXTS, lang="eng_Latn").input_ids == tokenizer(TEXTS, lang="eng_Latn").input_ids
+    assert reloaded.model_max_length == 512
 
+
+@pytest.fixture
+def full_disk(monkeypatch):
     def full(*args, **kwargs):
         raise OSError("no space left on device")
 
     monkeypatch.setattr("hf_echo.modeling.EchoTokenizer.save_pretrained", full)
-    for place in (out, tmp_path / "new"):
-        pytest.raises(OSError, convert_llama, plain, place, embedding_size=32).match(
-            "no space left"
-        )
-    assert AutoModel.from_pretrained(out).config.embedding_size == 48
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["letters", "out"]
 
 
-def test_dtype_is_kept_or_asked_for(tmp_path):
-    half = nano_llama(tmp_path, byte_level_tokenizer(eos_token="</s>"), dtype=torch.bfloat16)
-    for asked, want in (
-        (None, torch.bfloat16),
-        ("float32", torch.float32),
-        (torch.float16, torch.float16),
-    ):
-        model, _ = convert_llama(half, dtype=asked)
-        assert {p.dtype for p in model.parameters()} == {want}
+def test_a_failed_conversion_leaves_nothing(plain, tmp_path, full_disk):
+    with pytest.raises(OSError, match="no space left"):
+        convert_llama(plain, tmp_path / "new", embedding_size=32)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.fixture(scope="module")
+def half(tmp_path_factory) -> Path:
+    tokenizer = byte_level_tokenizer(eos_token="</s>")
+    return nano_llama(tmp_path_factory.mktemp("half"), tokenizer, dtype=torch.bfloat16)
+
+
+@pytest.mark.parametrize(
+    ("asked", "dtype"),
+    [(None, torch.bfloat16), ("float32", torch.float32), (torch.float16, torch.float16)],
+)
+def test_dtype_is_kept_or_asked_for(half, asked, dtype):
+    model, _ = convert_llama(half, dtype=asked)
+    assert {parameter.dtype for parameter in model.parameters()} == {dtype}
 
 
 def test_old_ids_stay(source):
     old = AutoTokenizer.from_pretrained(source)
     _, new = convert_llama(source)
     assert old.get_vocab().items() <= new.get_vocab().items()
-    added = set(new.get_vocab()) - set(old.get_vocab())
+    added = new.get_vocab().keys() - old.get_vocab().keys()
     assert {"<CLS>", "<SEP>", "<pad>"} <= added <= {"<CLS>", "<SEP>", "<pad>", "<s>"}
-    # The text that the new one sees starts with a space, as the template prints it.
-    assert new.encode("The cat, 12", add_special_tokens=False) == old.encode(
-        " The cat, 12", add_special_tokens=False
-    )
+
+
+def test_a_text_starts_with_a_space(source):
+    """As the template prints it."""
+    old = AutoTokenizer.from_pretrained(source)
+    _, new = convert_llama(source)
+    ids = old.encode(" The cat, 12", add_special_tokens=False)
+    assert new.encode("The cat, 12", add_special_tokens=False) == ids
 
 
 def test_a_llama_without_bos_begins_with_its_end(plain):
@@ -314,73 +368,95 @@ def test_text_that_spells_a_special_token_is_text(source, spelling):
     ids = tokenizer.encode(text, add_special_tokens=False)
     assert not set(ids) & set(tokenizer.all_special_ids)
     assert tokenizer.decode(ids, skip_special_tokens=True) == text
-    prompted = tokenizer(text, lang="fra_Latn").input_ids
-    prefix = tokenizer("", lang="fra_Latn").input_ids
-    assert prompted == prefix[:-1] + ids + prefix[-1:]
+    *prefix, end = tokenizer("", lang="fra_Latn").input_ids
+    assert tokenizer(text, lang="fra_Latn").input_ids == [*prefix, *ids, end]
 
 
-def test_sentencepiece_vocabulary_with_a_merge_that_spells_eos(tmp_path, caplog):
+@pytest.fixture(scope="module")
+def llama_2(tmp_path_factory) -> Path:
     """Llama 2's kind: spaces are in the pieces, bytes a fallback, and `</` + `s>` merge into the token."""
-    pieces = [
-        "<unk>",
-        "<s>",
-        "</s>",
-        *(f"<0x{b:02X}>" for b in range(256)),
-        *"▁</s>a",
-        "</",
-        "s>",
-        "▁a",
-    ]
+    special = ["<unk>", "<s>", "</s>"]
+    pieces = [*special, *(f"<0x{byte:02X}>" for byte in range(256)), *"▁</s>a", "</", "s>", "▁a"]
     merges = [("<", "/"), ("s", ">"), ("</", "s>"), ("▁", "a")]
-    numbers = {p: i for i, p in enumerate(pieces)}
-    backend = Tokenizer(
-        models.BPE(numbers, merges, unk_token="<unk>", fuse_unk=True, byte_fallback=True)
-    )
+    numbers = {piece: number for number, piece in enumerate(pieces)}
+    options = dict(unk_token="<unk>", fuse_unk=True, byte_fallback=True)
+    backend = Tokenizer(models.BPE(numbers, merges, **options))
     backend.normalizer = normalizers.Sequence(
         [normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]
     )
-    strip = decoders.Strip(" ", 1, 0)
     backend.decoder = decoders.Sequence(
-        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), strip]
+        [
+            decoders.Replace("▁", " "),
+            decoders.ByteFallback(),
+            decoders.Fuse(),
+            decoders.Strip(" ", 1, 0),
+        ]
     )
-    backend.add_special_tokens([AddedToken(t, special=True, normalized=False) for t in pieces[:3]])
+    backend.add_special_tokens(
+        [AddedToken(token, special=True, normalized=False) for token in special]
+    )
     names = dict(bos_token="<s>", eos_token="</s>", unk_token="<unk>")
-    source = nano_llama(tmp_path, FastTokenizer(tokenizer_object=backend, **names))
-    _, tokenizer = convert_llama(source)
-    assert not caplog.records
+    tokenizer = FastTokenizer(tokenizer_object=backend, **names)
+    return nano_llama(tmp_path_factory.mktemp("llama_2"), tokenizer)
+
+
+def test_a_merge_that_spells_eos_stays_text(llama_2, caplog):
+    _, tokenizer = convert_llama(llama_2)
     text = "a </s> a é"
     ids = tokenizer.encode(text, add_special_tokens=False)
     assert tokenizer.convert_ids_to_tokens(ids)[:5] == ["▁a", "▁", "</", "s>", "▁a"]
     assert tokenizer.decode(ids, skip_special_tokens=True) == text
+    assert not caplog.records
+
+
+def test_a_text_of_llama_2_begins_with_its_bos(llama_2):
+    _, tokenizer = convert_llama(llama_2)
     assert tokenizer("a", lang="fra_Latn").input_ids[:2] == [tokenizer.cls_token_id, 1]
 
 
-def test_wrong_sources_are_named_in_one_line(plain, tmp_path):
-    (tmp_path / "gpt").mkdir()
-    (tmp_path / "gpt" / "config.json").write_text(
-        json.dumps({"model_type": "gpt2", "vocab_size": 8})
-    )
-    pytest.raises(ValueError, convert_llama, tmp_path / "gpt").match("is a model of type 'gpt2'")
-    (tmp_path / "empty").mkdir()
-    pytest.raises(FileNotFoundError, convert_llama, tmp_path / "empty").match(
-        "holds no config.json and 0 GGUF files"
-    )
-    pytest.raises(FileNotFoundError, convert_llama, "nowhere.gguf").match(
-        "nowhere.gguf does not exist"
-    )
-    shutil.copytree(plain, tmp_path / "headless")
-    body = LlamaForCausalLM.from_pretrained(plain).model
-    (torn := body.state_dict()).pop("layers.1.mlp.up_proj.weight")
-    body.save_pretrained(tmp_path / "headless", state_dict=torn)
-    with pytest.raises(ValueError, match="1 weights missing, as model.layers.1.mlp.up_proj.weight"):
-        convert_llama(tmp_path / "headless")
-    config = json.loads((plain / "config.json").read_text()) | {
-        "quantization_config": {"quant_method": "awq"}
-    }
-    shutil.copytree(plain, tmp_path / "packed")
-    (tmp_path / "packed" / "config.json").write_text(json.dumps(config))
-    pytest.raises(ValueError, convert_llama, tmp_path / "packed").match("is quantised \\(awq\\)")
-    shutil.copytree(plain, tmp_path / "mute", ignore=shutil.ignore_patterns("tokenizer*"))
-    pytest.raises((ValueError, FileNotFoundError), convert_llama, tmp_path / "mute").match(
-        "AutoTokenizer cannot read"
-    )
+@pytest.fixture
+def copy(plain, tmp_path) -> Path:
+    return Path(shutil.copytree(plain, tmp_path / "copy"))
+
+
+def change_config(folder: Path, **values) -> None:
+    file = folder / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | values))
+
+
+def test_a_model_of_another_type_is_refused(copy):
+    change_config(copy, model_type="gpt2")
+    with pytest.raises(ValueError, match="is a model of type 'gpt2'"):
+        convert_llama(copy)
+
+
+def test_quantised_weights_are_refused(copy):
+    change_config(copy, quantization_config={"quant_method": "awq"})
+    with pytest.raises(ValueError, match=r"is quantised \(awq\)"):
+        convert_llama(copy)
+
+
+def test_a_missing_tensor_is_named(copy):
+    name = "model.layers.1.mlp.up_proj.weight"
+    weights = load_file(copy / "model.safetensors")
+    del weights[name]
+    save_file(weights, copy / "model.safetensors", {"format": "pt"})
+    with pytest.raises(ValueError, match=f"1 weights missing, as {name}"):
+        convert_llama(copy)
+
+
+def test_a_folder_without_a_tokenizer_is_refused(copy):
+    for file in copy.glob("tokenizer*"):
+        file.unlink()
+    with pytest.raises((ValueError, FileNotFoundError), match="AutoTokenizer cannot read"):
+        convert_llama(copy)
+
+
+def test_an_empty_folder_is_refused(tmp_path):
+    with pytest.raises(FileNotFoundError, match="holds no config.json and 0 GGUF files"):
+        convert_llama(tmp_path)
+
+
+def test_a_missing_file_is_named():
+    with pytest.raises(FileNotFoundError, match="nowhere.gguf does not exist"):
+        convert_llama("nowhere.gguf")

@@ -94,40 +94,64 @@ def assert_parts_compute_the_llama(
     torch.testing.assert_close(logits[keep][:, :known], want.logits[keep], atol=tolerance, rtol=0)
 
 
-def test_nano_gguf_file_and_its_folder(tmp_path):
-    backend = byte_level_tokenizer(bos_token="<|bos|>", eos_token="<|eos|>").backend_tokenizer
+@pytest.fixture(scope="module")
+def backend() -> Tokenizer:
+    return byte_level_tokenizer(bos_token="<|bos|>", eos_token="<|eos|>").backend_tokenizer
+
+
+@pytest.fixture(scope="module")
+def llama(backend) -> LlamaForCausalLM:
     torch.manual_seed(3)
-    size = dict(
+    config = LlamaConfig(
+        vocab_size=backend.get_vocab_size(),
+        num_hidden_layers=2,
+        max_position_embeddings=64,
         hidden_size=64,
         intermediate_size=96,
         num_attention_heads=HEADS,
         num_key_value_heads=KV_HEADS,
     )
-    config = LlamaConfig(
-        vocab_size=backend.get_vocab_size(), num_hidden_layers=2, max_position_embeddings=64, **size
-    )
     llama = LlamaForCausalLM(config).eval()
     for weight in llama.parameters():
         weight.data.add_(torch.randn_like(weight) * 0.1)
-    write_gguf(tmp_path / "nano.gguf", llama, backend)
+    return llama
 
-    model, tokenizer = convert_llama(tmp_path / "nano.gguf", tmp_path / "echo", embedding_size=32)
-    ids = [backend.encode(text).ids for text in TEXTS]
-    longest = max(map(len, ids))
+
+@pytest.fixture(scope="module")
+def nano(llama, backend, tmp_path_factory) -> Path:
+    file = tmp_path_factory.mktemp("gguf") / "nano.gguf"
+    write_gguf(file, llama, backend)
+    return file
+
+
+def test_a_gguf_file_computes_the_llama(nano, llama, backend):
+    texts = [torch.tensor(backend.encode(text).ids) for text in TEXTS]
+    masks = [torch.ones_like(ids) for ids in texts]
+    pad = torch.nn.utils.rnn.pad_sequence
     batch = {
-        "input_ids": torch.tensor([row + [0] * (longest - len(row)) for row in ids]),
-        "attention_mask": torch.tensor(
-            [[1] * len(row) + [0] * (longest - len(row)) for row in ids]
-        ),
+        "input_ids": pad(texts, batch_first=True),
+        "attention_mask": pad(masks, batch_first=True),
     }
+    model, _ = convert_llama(nano, embedding_size=32)
     assert_parts_compute_the_llama(model, llama, batch, 1e-4)
-    assert (tokenizer.bos_token, tokenizer.eos_token) == ("<|bos|>", "<|eos|>")
+
+
+def test_a_gguf_file_has_its_tokenizer(nano, backend):
+    _, tokenizer = convert_llama(nano, embedding_size=32)
+    assert tokenizer.bos_token == "<|bos|>"
+    assert tokenizer.eos_token == "<|eos|>"
     for text in TEXTS:
         assert tokenizer.encode(text, add_special_tokens=False) == backend.encode(f" {text}").ids
-    again, _ = convert_llama(tmp_path, embedding_size=32)
-    assert torch.equal(
-        again.encoder.backbone.embed_tokens.weight, model.encoder.backbone.embed_tokens.weight
-    )
+
+
+def test_the_folder_of_a_gguf_file_is_that_file(nano):
+    of_file, _ = convert_llama(nano, embedding_size=32)
+    of_folder, _ = convert_llama(nano.parent, embedding_size=32)
+    rows = of_file.encoder.backbone.embed_tokens.weight
+    assert torch.equal(of_folder.encoder.backbone.embed_tokens.weight, rows)
+
+
+def test_another_file_is_refused(tmp_path):
     (tmp_path / "a.gguf").write_bytes(b"not a model")
     with pytest.raises((ValueError, FileNotFoundError), match="AutoConfig cannot read .*a.gguf"):
         convert_llama(tmp_path / "a.gguf")

@@ -1,12 +1,10 @@
-"""KoLeo against a loop in float64, with its gradient."""
+"""KoLeo against a loop in float64."""
 
 import numpy as np
 import pytest
 import torch
 
 from hf_echo.losses import koleo_loss
-
-from .numpy_gradient import numpy_gradient
 
 
 def by_hand(x: np.ndarray) -> float:
@@ -31,14 +29,10 @@ def test_value_is_that_of_a_loop(rows):
     assert koleo_loss(torch.tensor(x)).item() == pytest.approx(by_hand(x), rel=1e-12)
 
 
-@pytest.mark.parametrize("rows", [2, 9])
-def test_gradient_is_that_of_a_loop(rows):
-    x = rows_of_any_length(rows)
-    tensor = torch.tensor(x, requires_grad=True)
+def test_gradient():
+    x = torch.tensor(rows_of_any_length(9), requires_grad=True)
 
-    koleo_loss(tensor).backward()
-
-    np.testing.assert_allclose(tensor.grad, numpy_gradient(by_hand, x), atol=1e-8)
+    assert torch.autograd.gradcheck(koleo_loss, [x])
 
 
 def test_equal_rows_have_a_finite_loss():

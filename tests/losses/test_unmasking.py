@@ -1,12 +1,10 @@
-"""Unmasking loss against a loop in float64 and against PyTorch, with its gradients."""
+"""Unmasking loss against a loop in float64."""
 
 import numpy as np
 import pytest
 import torch
 
 from hf_echo.losses import unmasking_loss
-
-from .numpy_gradient import numpy_gradient
 
 LABELS = np.array([[2, -100, 6, 0], [-100, -100, 3, 3]])
 
@@ -38,11 +36,9 @@ def test_value_is_that_of_a_loop(arrays):
     assert loss.item() == pytest.approx(by_hand(**arrays), rel=1e-12)
 
 
-@pytest.mark.parametrize("name", ["states", "weight", "bias"])
-def test_gradients_are_those_of_a_loop(arrays, name):
-    tensors = {key: torch.tensor(array, requires_grad=True) for key, array in arrays.items()}
+def test_gradients(arrays):
+    tensors = [torch.tensor(array, requires_grad=True) for array in arrays.values()]
 
-    unmasking_loss(**tensors, labels=torch.tensor(LABELS)).backward()
-
-    expected = numpy_gradient(lambda x: by_hand(**arrays | {name: x}), arrays[name])
-    np.testing.assert_allclose(tensors[name].grad, expected, atol=1e-8)
+    assert torch.autograd.gradcheck(
+        lambda *inputs: unmasking_loss(*inputs, labels=torch.tensor(LABELS)), tensors
+    )

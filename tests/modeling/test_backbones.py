@@ -2,10 +2,8 @@
 
 import json
 
-import numpy as np
 import pytest
 import torch
-from sentence_transformers import SentenceTransformer
 from transformers import (
     AutoConfig,
     AutoModel,
@@ -17,8 +15,7 @@ from transformers import (
 from transformers.models.m2m_100 import M2M100Config, M2M100ForConditionalGeneration
 from transformers.models.wav2vec2 import Wav2Vec2Config
 
-from hf_echo.inference import encode, load_encoder
-from hf_echo.modeling import EchoConfig, EchoEncoder, EchoTokenizer
+from hf_echo.modeling import EchoConfig, EchoEncoder
 
 pytestmark = pytest.mark.trains
 
@@ -256,34 +253,6 @@ def test_a_compiled_encoder_has_no_graph_breaks():
     compiled = torch.compile(model, fullgraph=True, backend="eager")
     for inputs in (batch, {"input_ids": batch["input_ids"][:2, :4]}):
         torch.testing.assert_close(embed(compiled, inputs), embed(model, inputs))
-
-
-@pytest.mark.parametrize("kind", ["xlm-roberta", "llama"])
-def test_a_sentence_transformer_gives_the_same_vectors(kind, toy, tmp_path):
-    tokenizer = EchoTokenizer.around(toy.plain_tokenizer())
-    model = encoder(kind, vocab_size=len(tokenizer), prompts="none")
-    model.save_pretrained(tmp_path)
-    tokenizer.save_pretrained(tmp_path)
-    texts = ["the cat sleeps .", "a dog", ""]
-    vectors = SentenceTransformer(str(tmp_path), device="cpu").encode(texts)
-    want = embed(model, tokenizer(texts, padding=True, return_tensors="pt")).numpy()
-    np.testing.assert_allclose(vectors, want, atol=1e-5)
-    opened = load_encoder(tmp_path, device="cpu", dtype="fp32")
-    np.testing.assert_allclose(encode(*opened, texts, "fra_Latn"), want, atol=1e-5)
-
-
-@pytest.mark.parametrize("kind", ["bert", "gemma3_text"])
-def test_lora_around_an_encoder(kind):
-    peft = pytest.importorskip("peft")
-    model = encoder(kind)
-    batch = padded("right")
-    plain = embed(model, batch)
-    targets = ["query", "q_proj"]
-    config = peft.LoraConfig(r=2, target_modules=targets, init_lora_weights=False)
-    adapted = peft.get_peft_model(model, config)
-    assert not torch.allclose(embed(adapted, batch), plain)
-    with adapted.disable_adapter():
-        torch.testing.assert_close(embed(adapted, batch), plain)
 
 
 @pytest.mark.parametrize("kind", ["bert", "gemma3_text"])

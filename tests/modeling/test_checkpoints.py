@@ -10,12 +10,7 @@ from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM
 import hf_echo  # noqa: F401  (registers the Auto classes)
 from hf_echo.modeling import EchoConfig, EchoDecoder, EchoEncoder, EchoForTranslation
 
-
-def assert_same(have: torch.nn.Module, want: torch.nn.Module) -> None:
-    have = have.state_dict()
-    want = want.state_dict()
-    assert have.keys() == want.keys()
-    assert all(torch.equal(have[name], want[name]) for name in want)
+from ..toy import assert_same
 
 
 def names(folder) -> set[str]:

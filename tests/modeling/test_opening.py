@@ -17,7 +17,7 @@ import hf_echo
 from hf_echo.inference import encode, load_encoder, load_translator, translate
 from hf_echo.modeling import EchoDecoder, EchoEncoder, EchoForTranslation, EchoTokenizer
 
-from .conftest import LANGUAGES, TEXTS
+from .conftest import TEXTS
 
 NANO = hf_echo.pretrained("echo-nano")
 
@@ -43,96 +43,112 @@ def fast_bf16(monkeypatch):
     monkeypatch.setattr("hf_echo.modeling.precision_echo.bf16_is_faster", lambda device="cpu": True)
 
 
-def steps(model, forward) -> list[torch.Tensor]:
+def train_three_steps(model, batch) -> list[torch.Tensor]:
+    """The weights after steps of 1e-5."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
-    parameters = list(model.parameters())
     for _ in range(3):
         model.train()
-        (forward(model) ** 2).sum().backward()
+        model(**batch).sentence_embedding.square().sum().backward()
         optimizer.step()
         optimizer.zero_grad()
-    assert all(a is b for a, b in zip(parameters, model.parameters(), strict=True))
-    return [parameter.detach().clone() for parameter in parameters]
+    return [weight.detach().float().clone() for weight in model.parameters()]
 
 
 def test_training_is_float32_where_nobody_chose_a_dtype(folder, batch, fast_bf16):
     """bf16 weights would lose updates of 1e-5; the same steps in float32 from the start are the truth."""
-
-    def forward(model):
-        return model(**batch).sentence_embedding
-
     automatic = AutoModel.from_pretrained(folder)
     assert automatic.dtype == torch.bfloat16
-    start = [weight.detach().float() for weight in automatic.parameters()]
-    have = steps(automatic, forward)
-    want = steps(AutoModel.from_pretrained(folder, dtype=torch.float32), forward)
-    torch.testing.assert_close(have, want, atol=1e-7, rtol=0)
-    assert max((a - b).abs().max() for a, b in zip(have, start, strict=True)) > 1e-6
-    chosen = AutoModel.from_pretrained(folder, dtype=torch.bfloat16).train()
-    assert chosen.dtype == torch.bfloat16
+    in_float32 = AutoModel.from_pretrained(folder, dtype=torch.float32)
+    start = [weight.detach().clone() for weight in in_float32.parameters()]
+
+    weights = train_three_steps(automatic, batch)
+
+    expected = train_three_steps(in_float32, batch)
+    torch.testing.assert_close(weights, expected, atol=1e-7, rtol=0)
+    with pytest.raises(AssertionError):
+        torch.testing.assert_close(weights, start, atol=1e-6, rtol=0)
 
 
-def test_default_target_language(folder, batch, tokenizer):
+def test_training_keeps_a_dtype_that_was_chosen(folder):
+    assert AutoModel.from_pretrained(folder, dtype=torch.bfloat16).train().dtype == torch.bfloat16
+
+
+@pytest.fixture
+def into_english(folder, tokenizer):
+    """(model whose decoder writes English, prompts of the texts)"""
     model = AutoModelForSeq2SeqLM.from_pretrained(folder, dtype=torch.float32)
-    prompt = torch.tensor([tokenizer.decoder_prompt_ids("eng_Latn")] * len(TEXTS))
-    want = model.generate(**batch, decoder_input_ids=prompt, max_new_tokens=5)
-    assert torch.equal(model.generate(**batch, max_new_tokens=5), want)
+    return model, torch.tensor([tokenizer.decoder_prompt_ids("eng_Latn")] * len(TEXTS))
+
+
+def test_the_only_target_language_is_generated_by_default(into_english, batch):
+    model, prompt = into_english
+    expected = model.generate(**batch, decoder_input_ids=prompt, max_new_tokens=5)
+    assert torch.equal(model.generate(**batch, max_new_tokens=5), expected)
+
+
+def test_labels_are_of_the_only_target_language_by_default(into_english, batch):
+    """The loss is over what follows the prompt."""
+    model, prompt = into_english
     labels = torch.tensor([[9, 8, 7, 3], [6, 5, 3, -100]])
     two = {name: values[:2] for name, values in batch.items()}
+
+    loss = model(**two, labels=labels).loss
+
     inputs = torch.cat([prompt[:2], labels[:, :-1].clamp(min=0)], 1)
     logits = model(**two, decoder_input_ids=inputs).logits[:, prompt.shape[1] - 1 :]
-    loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten())
-    torch.testing.assert_close(model(**two, labels=labels).loss, loss)
+    expected = torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten())
+    torch.testing.assert_close(loss, expected)
 
 
 @pytest.mark.parametrize("languages", [None, ["eng_Latn", "fra_Latn"]])
 def test_several_target_languages_need_a_prompt(folder, batch, languages):
     model = AutoModelForSeq2SeqLM.from_pretrained(folder)
     model.decoder.config.languages = languages
-    for call in (
-        lambda: model.generate(**batch),
-        lambda: model(**batch, labels=batch["input_ids"]),
-    ):
-        with pytest.raises(
-            ValueError, match="needs a prompt that names one: give decoder_input_ids"
-        ):
-            call()
+    message = "needs a prompt that names one: give decoder_input_ids"
+    with pytest.raises(ValueError, match=message):
+        model.generate(**batch)
+    with pytest.raises(ValueError, match=message):
+        model(**batch, labels=batch["input_ids"])
 
 
-def test_on_long_in_every_way_in(folder):
-    texts = ["Le chat.", "Le chat dort. " * 60]
-    option = {"processing_kwargs": {"text": {"on_long": "error"}}}
-    loaded = SentenceTransformer(str(folder), device="cpu", processor_kwargs={"on_long": "error"})
-    model = SentenceTransformer(str(folder), device="cpu")
-    tokenizer = EchoTokenizer.from_pretrained(folder)
-    translator = pipeline("sonar-translation", model=str(folder), device="cpu")
-    for refuses in (
-        lambda: tokenizer(texts, on_long="error"),
-        lambda: tokenizer(texts, truncation=True, on_long="error"),
-        lambda: loaded.encode(texts),
-        lambda: model.encode(texts, **option),
-        lambda: translator(texts, on_long="error"),
-    ):
-        with pytest.raises(ValueError, match="longer than 128 tokens"):
-            refuses()
-    with pytest.raises(
-        ValueError, match="use encode.texts, processing_kwargs=.*'on_long': 'split'"
-    ):
-        model.encode(texts, on_long="split")
-    for wrong in (
-        lambda: tokenizer(texts, on_long="cut"),
-        lambda: translator(texts, on_long="cut"),
-    ):
-        with pytest.raises(
-            ValueError, match="on_long must be one of warn, error, split, not 'cut'"
-        ):
-            wrong()
-    assert len(tokenizer(texts, on_long="split")["input_ids"]) > 2
-    assert len(tokenizer(texts, on_long="warn")["input_ids"][1]) == 128
-    option["processing_kwargs"]["text"]["on_long"] = "split"
-    splits = SentenceTransformer(str(folder), device="cpu", processor_kwargs={"on_long": "split"})
-    np.testing.assert_array_equal(model.encode(texts, **option), splits.encode(texts))
-    assert np.abs(model.encode(texts)[1] - splits.encode(texts)[1]).max() > 1e-3
+# Long texts by SentenceTransformer (test_tokenization.py has those of the tokenizer, test_pipeline.py of the pipeline)
+
+LONG_TEXTS = ["Le chat.", "Le chat dort. " * 60]
+
+
+def sentence_transformer(folder, **options) -> SentenceTransformer:
+    return SentenceTransformer(str(folder), device="cpu", **options)
+
+
+def of_texts(on_long: str) -> dict:
+    return {"processing_kwargs": {"text": {"on_long": on_long}}}
+
+
+def test_a_sentence_transformer_refuses_long_texts_where_it_was_opened_so(folder):
+    model = sentence_transformer(folder, processor_kwargs={"on_long": "error"})
+    with pytest.raises(ValueError, match="longer than 128 tokens"):
+        model.encode(LONG_TEXTS)
+
+
+def test_a_sentence_transformer_refuses_long_texts_where_a_call_asks_for_it(folder):
+    with pytest.raises(ValueError, match="longer than 128 tokens"):
+        sentence_transformer(folder).encode(LONG_TEXTS, **of_texts("error"))
+
+
+def test_an_option_in_the_wrong_place_is_shown_the_right_one(folder):
+    message = "use encode.texts, processing_kwargs=.*'on_long': 'split'"
+    with pytest.raises(ValueError, match=message):
+        sentence_transformer(folder).encode(LONG_TEXTS, on_long="split")
+
+
+def test_a_sentence_transformer_splits_long_texts(folder):
+    model = sentence_transformer(folder)
+    splitting = sentence_transformer(folder, processor_kwargs={"on_long": "split"})
+
+    vectors = model.encode(LONG_TEXTS, **of_texts("split"))
+
+    np.testing.assert_array_equal(vectors, splitting.encode(LONG_TEXTS))
+    assert np.abs(vectors[1] - model.encode(LONG_TEXTS)[1]).max() > 1e-3
 
 
 DAMAGES = {
@@ -144,76 +160,93 @@ DAMAGES = {
 }
 
 
+ENCODER_OPENERS = [load_encoder, AutoModel.from_pretrained]
+WHOLE_OPENERS = [load_translator, AutoModelForSeq2SeqLM.from_pretrained]
+
+
+def refused_by(openers, copy, message: str) -> None:
+    for opens in openers:
+        with pytest.raises((ValueError, OSError)) as refusal:
+            opens(str(copy))
+        assert message in str(refusal.value)
+
+
 @pytest.mark.parametrize("damage", DAMAGES)
-@pytest.mark.parametrize("part", ["", "decoder"])
-def test_damaged_weights_are_named(copy, damage, part):
+@pytest.mark.parametrize(
+    ("part", "openers"), [("", [*ENCODER_OPENERS, *WHOLE_OPENERS]), ("decoder", WHOLE_OPENERS)]
+)
+def test_damaged_weights_are_named(copy, damage, part, openers):
     file = copy / part / "model.safetensors"
     file.write_bytes(DAMAGES[damage](file.read_bytes()))
-    openers = [load_translator, AutoModelForSeq2SeqLM.from_pretrained]
-    for opens in openers if part else [*openers, load_encoder, AutoModel.from_pretrained]:
-        with pytest.raises((ValueError, OSError)) as error:
-            opens(copy)
-        assert str(file) in str(error.value)
-        expected = "damaged or incomplete"
-        assert expected in str(error.value)
+    refused_by(openers, copy, f"{file} is damaged or incomplete")
 
 
-def test_broken_weights_are_refused(copy):
-    file = copy / "model.safetensors"
-    name = "backbone.layers.1.mlp.up_proj.weight"
-    weights = load_file(file)
-    infinite = weights | {name: weights[name].clone().index_fill_(0, torch.tensor(3), torch.nan)}
-    missing = {key: value for key, value in weights.items() if key != name}
-    for content, message in (
-        (missing, "lack the tensor {}"),
-        (infinite, "NaN or infinite values, first in {}"),
-    ):
-        save_file(content, file, {"format": "pt"})
-        for opens in (
-            AutoModel.from_pretrained,
-            load_encoder,
-            SentenceTransformer,
-            load_translator,
-        ):
-            with pytest.raises(ValueError, match=message.format(name)):
-                opens(str(copy))
+BROKEN = "backbone.layers.1.mlp.up_proj.weight"
+WAYS = [*ENCODER_OPENERS, SentenceTransformer, load_translator]
 
 
-def test_embeddings_that_are_no_numbers_are_refused(folder):
+def test_a_missing_tensor_is_named(copy):
+    weights = load_file(copy / "model.safetensors")
+    del weights[BROKEN]
+    save_file(weights, copy / "model.safetensors", {"format": "pt"})
+    refused_by(WAYS, copy, f"lack the tensor {BROKEN}")
+
+
+def test_weights_that_are_no_numbers_are_refused(copy):
+    weights = load_file(copy / "model.safetensors")
+    weights[BROKEN][3] = torch.nan
+    save_file(weights, copy / "model.safetensors", {"format": "pt"})
+    refused_by(WAYS, copy, f"NaN or infinite values, first in {BROKEN}")
+
+
+@pytest.fixture
+def opened(folder):
+    """(model, tokenizer, pipeline)"""
     model, tokenizer = load_translator(folder, dtype="fp32")
-    translator = pipeline("sonar-translation", model=model, tokenizer=tokenizer)
-    good = encode(model, tokenizer, TEXTS, LANGUAGES)
-    bad = [good.copy(), good.copy()]
-    bad[0][2, 5] = np.nan
-    bad[1][2, 5] = np.inf
-    for vectors, message in (
-        (bad[0], "row 3 holds NaN"),
-        (bad[1], "row 3 holds NaN"),
-        (good.astype(np.int8), "int8"),
-    ):
-        for call in (lambda x: translate(model, tokenizer, x), translator):
-            with pytest.raises(ValueError, match=message):
-                call(vectors)
+    return model, tokenizer, pipeline("sonar-translation", model=model, tokenizer=tokenizer)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_embeddings_that_are_no_numbers_are_not_translated(opened, value):
+    model, tokenizer, translator = opened
+    vectors = np.zeros((5, 24), np.float32)
+    vectors[2, 5] = value
+    with pytest.raises(ValueError, match="row 3 holds NaN"):
+        translate(model, tokenizer, vectors)
+    with pytest.raises(ValueError, match="row 3 holds NaN"):
+        translator(vectors)
+
+
+def test_embeddings_of_integers_are_refused(opened):
+    model, tokenizer, translator = opened
+    vectors = np.zeros((5, 24), np.int8)
+    with pytest.raises(ValueError, match="int8"):
+        translate(model, tokenizer, vectors)
+    with pytest.raises(ValueError, match="int8"):
+        translator(vectors)
+
+
+def test_a_model_that_gives_no_numbers_is_refused(opened):
+    model, tokenizer, translator = opened
     with torch.no_grad():
         model.encoder.projection.weight[0, 0] = torch.nan
-    for call in (lambda: encode(model, tokenizer, TEXTS), lambda: translator(TEXTS)):
-        with pytest.raises(ValueError, match="row 1 holds NaN"):
-            call()
+    with pytest.raises(ValueError, match="row 1 holds NaN"):
+        encode(model, tokenizer, TEXTS)
+    with pytest.raises(ValueError, match="row 1 holds NaN"):
+        translator(TEXTS)
 
 
 @pytest.mark.parametrize("shard", ["../secret.safetensors", "/etc/secret", "a/b.safetensors", 3])
 def test_an_index_names_files_of_its_folder_only(copy, shard):
     index = copy / "model.safetensors.index.json"
     index.write_text(json.dumps({"metadata": {}, "weight_map": {"projection.weight": shard}}))
-    for opens in (load_encoder, AutoModel.from_pretrained):
-        with pytest.raises(
-            ValueError, match="which is not a file of this folder: do not open it"
-        ) as error:
-            opens(copy)
-        assert f"{index} names {str(shard)!r}" in str(error.value)
-    index.write_text("{")
-    with pytest.raises(ValueError, match=r"index\.json is damaged"):
-        AutoModel.from_pretrained(copy)
+    message = f"{index} names {str(shard)!r}, which is not a file of this folder: do not open it"
+    refused_by(ENCODER_OPENERS, copy, message)
+
+
+def test_a_damaged_index_is_named(copy):
+    (copy / "model.safetensors.index.json").write_text("{")
+    refused_by([AutoModel.from_pretrained], copy, "index.json is damaged")
 
 
 @pytest.mark.parametrize("content", [b"", b"<html></html>", DAMAGES["pointer"](b""), 500, b"{}"])
@@ -227,10 +260,11 @@ def test_a_damaged_tokenizer_is_named_in_every_way_in(copy, content):
     for opens in ways:
         with pytest.raises(ValueError, match=r"tokenizer\.json is damaged or incomplete"):
             opens(str(copy))
-    file.write_bytes(whole)
+
+
+def test_a_damaged_configuration_of_a_tokenizer_is_named(copy):
     (copy / "tokenizer_config.json").write_text('{"cls_token": "<s')
-    with pytest.raises(ValueError, match=r"tokenizer_config\.json is damaged or incomplete"):
-        SentenceTransformer(str(copy))
+    refused_by([SentenceTransformer], copy, "tokenizer_config.json is damaged or incomplete")
 
 
 def change_json(file: Path, **values) -> None:

@@ -47,24 +47,35 @@ def rows_of(batch) -> list[list[int]]:
     return [ids[mask].tolist() for ids, mask in zip(batch["input_ids"], masks, strict=True)]
 
 
+def assert_packed_is(encoder, batch) -> None:
+    """States, embeddings, and embeddings of rows without padding are those of the modules."""
+    states, embeddings = reference(encoder, batch)
+    mask = batch.get("attention_mask", torch.ones_like(batch["input_ids"]))
+    is_token = mask.bool()
+    with torch.no_grad():
+        assert packed_states(encoder, batch["input_ids"], mask) is not None
+        output = encoder(**batch)
+        rows = packed_encoder(encoder).embed(rows_of({**batch, "attention_mask": mask}))
+    torch.testing.assert_close(output.last_hidden_state[is_token], states[is_token], **CLOSE)
+    assert not output.last_hidden_state[~is_token].any()
+    torch.testing.assert_close(output.sentence_embedding, embeddings, **CLOSE)
+    torch.testing.assert_close(rows, embeddings, **CLOSE)
+
+
 @pytest.mark.parametrize("pooling", POOLINGS)
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
 def test_equals_the_modules(make_model, batch, shape, pooling):
-    encoder = make_model(pooling=pooling, **shape).encoder
-    states, embeddings = reference(encoder, batch)
-    keep = batch["attention_mask"].bool()
-    assert not keep.all()
+    assert_packed_is(make_model(pooling=pooling, **shape).encoder, batch)
+
+
+def test_buffers_hold_rows_of_other_lengths(encoder, batch):
+    _, embeddings = reference(encoder, batch)
+    rows = rows_of(batch)
     with torch.no_grad():
-        assert can_pack(encoder)
-        output = encoder(**batch)
         packed = PackedEncoder(encoder)
-        rows = packed.embed(rows_of(batch))
-        again = packed.embed(rows_of(batch)[::-1])  # other lengths in the same buffers
-    torch.testing.assert_close(output.last_hidden_state[keep], states[keep], **CLOSE)
-    assert not output.last_hidden_state[~keep].any()
-    torch.testing.assert_close(output.sentence_embedding, embeddings, **CLOSE)
-    torch.testing.assert_close(rows, embeddings, **CLOSE)
-    torch.testing.assert_close(again.flip(0), embeddings, **CLOSE)
+        packed.embed(rows)
+        reversed_embeddings = packed.embed(rows[::-1])
+    torch.testing.assert_close(reversed_embeddings.flip(0), embeddings, **CLOSE)
 
 
 POST_NORM = {
@@ -73,105 +84,104 @@ POST_NORM = {
     "relu": (BertConfig, {"hidden_act": "relu"}),
     "one layer": (XLMRobertaConfig, {"num_hidden_layers": 1}),
 }
+LENGTHS = [3, 41, 20, 1, 40, 7]
 
 
-@pytest.fixture(params=POST_NORM.values(), ids=POST_NORM.keys())
-def post_norm(request):
-    kind, fields = request.param
+def with_norm_behind(kind: str, pooling: str) -> EchoEncoder:
+    """BERT or XLM-R of 41 positions, with biases that are not 0."""
+    config_class, fields = POST_NORM[kind]
     sizes = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64)
-    config = kind(
-        **sizes | dict(vocab_size=100, max_position_embeddings=43, initializer_range=0.3) | fields
-    )
+    ranges = dict(vocab_size=100, max_position_embeddings=43, initializer_range=0.3)
     torch.manual_seed(0)
-
-    def make(pooling: str) -> EchoEncoder:
-        encoder = EchoEncoder(
-            EchoConfig(backbone=config, pooling=pooling, embedding_size=24)
-        ).eval()
-        for name, weight in encoder.named_parameters():
-            if name.endswith("bias"):
-                nn.init.normal_(weight)
-        return encoder
-
-    return make
+    backbone = config_class(**sizes | ranges | fields)
+    encoder = EchoEncoder(EchoConfig(backbone=backbone, pooling=pooling, embedding_size=24))
+    for name, weight in encoder.named_parameters():
+        if name.endswith("bias"):
+            nn.init.normal_(weight)
+    return encoder.eval()
 
 
-@pytest.mark.parametrize("pooling", POOLINGS)
-def test_layers_with_the_norm_behind(post_norm, pooling):
-    """States and embeddings are those of the modules, for texts of all lengths, with padding on either side."""
-    encoder = post_norm(pooling)
-    rng = torch.Generator().manual_seed(1)
-    lengths = [3, 41, 20, 1, 40, 7]
-    ids = torch.full((6, 41), 1)
-    mask = torch.zeros(6, 41, dtype=torch.long)
-    for row, length in enumerate(lengths):
-        ids[row, :length] = torch.randint(5, 100, (length,), generator=rng)
-        mask[row, :length] = 1
-    batch = {"input_ids": ids, "attention_mask": mask}
-    states, embeddings = reference(encoder, batch)
-    left = {
-        name: torch.stack([row.roll(41 - n) for row, n in zip(t, lengths)])
-        for name, t in batch.items()
+def batch_of_all_lengths(side: str) -> dict[str, torch.Tensor]:
+    """Random texts of LENGTHS, padded with 1 on a side."""
+    generator = torch.Generator().manual_seed(1)
+    texts = [torch.randint(5, 100, (length,), generator=generator) for length in LENGTHS]
+    masks = [torch.ones(length, dtype=torch.long) for length in LENGTHS]
+    options = dict(batch_first=True, padding_side=side)
+    pad = torch.nn.utils.rnn.pad_sequence
+    return {
+        "input_ids": pad(texts, padding_value=1, **options),
+        "attention_mask": pad(masks, padding_value=0, **options),
     }
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("pooling", POOLINGS)
+@pytest.mark.parametrize("kind", POST_NORM)
+def test_layers_with_the_norm_behind(kind, pooling, side):
+    assert_packed_is(with_norm_behind(kind, pooling), batch_of_all_lengths(side))
+
+
+@pytest.mark.parametrize("kind", POST_NORM)
+def test_a_text_of_more_tokens_than_positions_is_refused(kind):
+    encoder = with_norm_behind(kind, "mean")
+    message = "a text has 60 tokens and the model reads at most 4[13]"
+    with torch.no_grad(), pytest.raises(ValueError, match=message):
+        packed_encoder(encoder).embed([list(range(5, 65))])
+
+
+def test_a_hook_in_a_layer_with_the_norm_behind_is_left_to_the_modules():
+    encoder = with_norm_behind("BERT", "mean")
     with torch.no_grad():
         assert can_pack(encoder)
-        assert packed_states(encoder, ids, mask) is not None
-        output = encoder(**batch)
-        rows = packed_encoder(encoder).embed(rows_of(batch))
-        torch.testing.assert_close(encoder(**left).sentence_embedding, embeddings, **CLOSE)
-        too_long = [list(range(5, 5 + 60))]
-        with pytest.raises(
-            ValueError, match="a text has 60 tokens and the model reads at most 4[13]"
-        ):
-            packed_encoder(encoder).embed(too_long)
         encoder.backbone.encoder.layer[0].output.dense.register_forward_hook(lambda *_: None)
         assert not can_pack(encoder)
-    keep = mask.bool()
-    torch.testing.assert_close(output.last_hidden_state[keep], states[keep], **CLOSE)
-    torch.testing.assert_close(output.sentence_embedding, embeddings, **CLOSE)
-    torch.testing.assert_close(rows, embeddings, **CLOSE)
 
 
-@pytest.mark.parametrize(
-    "through_onednn", [True, False] if hasattr(torch.ops.mkldnn, "_linear_pointwise") else [False]
-)
-def test_products_of_either_library(make_model, post_norm, batch, through_onednn, monkeypatch):
+@pytest.fixture(params=["llama", "BERT"])
+def small_encoder(request, make_model):
+    """Of 100 tokens and more."""
+    if request.param == "llama":
+        return make_model(pooling="mean").encoder
+    return with_norm_behind("BERT", "mean")
+
+
+HAS_ONEDNN = hasattr(torch.ops.mkldnn, "_linear_pointwise")
+
+
+@pytest.mark.parametrize("through_onednn", [True, False] if HAS_ONEDNN else [False])
+def test_products_of_either_library(small_encoder, through_onednn, monkeypatch):
     monkeypatch.setattr(packed_echo, "onednn_is_faster", lambda: through_onednn)
-    small = batch | {"input_ids": batch["input_ids"] % 95}  # ids of the small vocabulary
-    for encoder, given in ((make_model().encoder, batch), (post_norm("mean"), small)):
-        want = reference(encoder, given)[1]
-        with torch.no_grad():
-            packed = packed_encoder(encoder)
-            assert packed.through_onednn == through_onednn
-            torch.testing.assert_close(packed.embed(rows_of(given)), want, **CLOSE)
-        want = reference(encoder.to(torch.bfloat16), given)[1]
-        with torch.no_grad():
-            packed = packed_encoder(encoder)
-            have = packed.embed(rows_of(given))
-        assert not packed.through_onednn
-        assert have.dtype == want.dtype == torch.float32
-        assert torch.cosine_similarity(have, want).min() > 0.999
-
-
-def padded_left(tokenizer):
-    return tokenizer(TEXTS, lang=LANGUAGES, padding=True, return_tensors="pt", padding_side="left")
-
-
-@pytest.mark.parametrize("padding", ["left", "none", "an even mask"])
-def test_padding_of_any_kind(encoder, tokenizer, batch, padding):
-    ids = batch["input_ids"][:, :9]
-    case = {
-        "left": padded_left(tokenizer),
-        "none": {"input_ids": ids},
-        "an even mask": {"input_ids": ids, "attention_mask": torch.ones_like(ids)},
-    }[padding]
-    states, embeddings = reference(encoder, case)
+    batch = batch_of_all_lengths("right")
+    _, embeddings = reference(small_encoder, batch)
     with torch.no_grad():
-        assert packed_states(encoder, case["input_ids"], case.get("attention_mask")) is not None
-        output = encoder(**case)
-    keep = case.get("attention_mask", torch.ones_like(case["input_ids"])).bool()
-    torch.testing.assert_close(output.last_hidden_state[keep], states[keep], **CLOSE)
-    torch.testing.assert_close(output.sentence_embedding, embeddings, **CLOSE)
+        packed = packed_encoder(small_encoder)
+        assert packed.through_onednn == through_onednn
+        torch.testing.assert_close(packed.embed(rows_of(batch)), embeddings, **CLOSE)
+
+
+def test_embeddings_in_bfloat16_are_summed_in_float32(small_encoder):
+    batch = batch_of_all_lengths("right")
+    _, embeddings = reference(small_encoder.to(torch.bfloat16), batch)
+    with torch.no_grad():
+        packed = packed_encoder(small_encoder)
+        rows = packed.embed(rows_of(batch))
+    assert not packed.through_onednn
+    assert rows.dtype == embeddings.dtype == torch.float32
+    assert torch.cosine_similarity(rows, embeddings).min() > 0.999
+
+
+def test_padding_on_the_left(encoder, tokenizer):
+    options = dict(padding=True, padding_side="left", return_tensors="pt")
+    assert_packed_is(encoder, dict(tokenizer(TEXTS, lang=LANGUAGES, **options)))
+
+
+def test_a_batch_without_a_mask(encoder, batch):
+    assert_packed_is(encoder, {"input_ids": batch["input_ids"][:, :9]})
+
+
+def test_a_batch_without_padding(encoder, batch):
+    ids = batch["input_ids"][:, :9]
+    assert_packed_is(encoder, {"input_ids": ids, "attention_mask": torch.ones_like(ids)})
 
 
 def test_a_row_of_padding_alone_is_left_to_the_modules(encoder, batch):
@@ -205,26 +215,38 @@ def test_scores_beyond_the_range_of_exponentials(make_model, batch, most_scores,
     torch.testing.assert_close(have, want, atol=1e-3, rtol=0)
 
 
-def test_rows_of_all_lengths(encoder):
-    """Several groups, some with one row, unsorted."""
-    rng = torch.Generator().manual_seed(1)
-    lengths = [3, 90, 41, 7, 40, 88, 1, 39, 7, 64]
-    rows = [torch.randint(5, 300, (n,), generator=rng).tolist() for n in lengths]
-    want = torch.cat([encoder(torch.tensor([row])).sentence_embedding.detach() for row in rows])
-    ids = torch.zeros(10, 90, dtype=torch.long)
-    mask = torch.zeros(10, 90, dtype=torch.long)
-    for i, row in enumerate(rows):
-        ids[i, : len(row)] = torch.tensor(row)
-        mask[i, : len(row)] = 1
+@pytest.fixture
+def many_rows() -> list[list[int]]:
+    """Of ten lengths, for several groups, some with one row."""
+    generator = torch.Generator().manual_seed(1)
+    rows = []
+    for length in (3, 90, 41, 7, 40, 88, 1, 39, 7, 64):
+        rows.append(torch.randint(5, 300, (length,), generator=generator).tolist())
+    return rows
+
+
+def embed_alone(encoder, rows) -> torch.Tensor:
+    """Each row by the modules."""
+    vectors = [encoder(torch.tensor([row])).sentence_embedding[0] for row in rows]
+    return torch.stack(vectors).detach()
+
+
+def test_rows_of_all_lengths(encoder, many_rows):
+    expected = embed_alone(encoder, many_rows)
     with torch.no_grad():
         packed = PackedEncoder(encoder)
-        torch.testing.assert_close(packed.embed(rows), want, **CLOSE)
-        assert len(packed.groups) == 6
-        shared = PackedEncoder(encoder, like=packed)
-        assert shared.joined is packed.joined
-        assert shared.buffers is not packed.buffers
-        torch.testing.assert_close(shared.embed(rows[:2]), want[:2], **CLOSE)
-        torch.testing.assert_close(encoder(ids, mask).sentence_embedding, want, **CLOSE)
+        torch.testing.assert_close(packed.embed(many_rows), expected, **CLOSE)
+    assert len(packed.groups) == 6
+
+
+def test_a_second_packed_encoder_shares_weights_but_no_buffers(encoder, many_rows):
+    expected = embed_alone(encoder, many_rows[:2])
+    with torch.no_grad():
+        packed = PackedEncoder(encoder)
+        second = PackedEncoder(encoder, like=packed)
+        torch.testing.assert_close(second.embed(many_rows[:2]), expected, **CLOSE)
+    assert second.joined is packed.joined
+    assert second.buffers is not packed.buffers
 
 
 class Adapted(nn.Linear):
@@ -232,41 +254,67 @@ class Adapted(nn.Linear):
         return super().forward(x) + 1
 
 
+def put_bias(encoder):
+    encoder.backbone.layers[2].mlp.up_proj.bias = nn.Parameter(torch.ones(64))
+
+
 def adapt(encoder):
-    old = encoder.backbone.layers[0].self_attn.q_proj
-    encoder.backbone.layers[0].self_attn.q_proj = Adapted(
-        old.in_features, old.out_features, bias=False
-    )
+    layer = encoder.backbone.layers[0].self_attn
+    layer.q_proj = Adapted(layer.q_proj.in_features, layer.q_proj.out_features, bias=False)
 
 
-OTHERS = {
-    "training": lambda e: e.train(),
-    "eager attention": lambda e: e.set_attn_implementation("eager"),
-    "float64": lambda e: e.double(),
-    "adapter": adapt,
-    "bias": lambda e: setattr(
-        e.backbone.layers[2].mlp.up_proj, "bias", nn.Parameter(torch.ones(64))
-    ),
-    "token embeddings": lambda e: setattr(
-        e.backbone, "embed_tokens", type("Scaled", (nn.Embedding,), {})(360, 32)
-    ),
-    "hook": lambda e: e.backbone.layers[1].register_forward_hook(lambda *_: None),
-    "offload": lambda e: setattr(e.backbone.layers[1], "forward", e.backbone.layers[1].forward),
-    "causal": lambda e: setattr(e.config, "is_causal", True),
-    "states in the configuration": lambda e: setattr(e.config, "output_hidden_states", True),
-}
+class Scaled(nn.Embedding):
+    """Token vectors of another class."""
 
 
-@pytest.mark.parametrize("change", OTHERS.values(), ids=OTHERS.keys())
+def scale(encoder):
+    encoder.backbone.embed_tokens = Scaled(360, 32)
+
+
+def hook(encoder):
+    encoder.backbone.layers[1].register_forward_hook(lambda *_: None)
+
+
+def offload(encoder):
+    layer = encoder.backbone.layers[1]
+    layer.forward = layer.forward
+
+
+def make_causal(encoder):
+    encoder.config.is_causal = True
+
+
+def want_states(encoder):
+    encoder.config.output_hidden_states = True
+
+
+CHANGES = [put_bias, adapt, scale, hook, offload, make_causal, want_states]
+CHANGES += [EchoEncoder.train, EchoEncoder.double]
+
+
+@pytest.mark.parametrize("change", CHANGES)
 def test_stands_aside(make_model, change):
     encoder = make_model().encoder
-    assert not can_pack(encoder)  # gradients are wanted
-    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
-        assert not can_pack(encoder)
     with torch.no_grad():
         assert can_pack(encoder)
         change(encoder)
         assert not can_pack(encoder)
+
+
+def test_stands_aside_for_eager_attention(make_model):
+    encoder = make_model().encoder
+    encoder.set_attn_implementation("eager")
+    with torch.no_grad():
+        assert not can_pack(encoder)
+
+
+def test_stands_aside_where_gradients_are_wanted(make_model):
+    assert not can_pack(make_model().encoder)
+
+
+def test_stands_aside_under_autocast(make_model):
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        assert not can_pack(make_model().encoder)
 
 
 def test_states_of_all_layers_are_recorded(encoder, batch):

@@ -136,22 +136,24 @@ def test_a_long_file_takes_the_memory_of_its_mono_samples(tmp_path, monkeypatch)
     assert peak < 3 * samples.nbytes
 
 
-def test_bad_audio_and_settings():
-    """What `load_audio` refuses is in tests/data/speech/test_bad_audio.py; here that the extractor names the row."""
-    for call, message in (
-        (
-            lambda: EchoAudioFeatureExtractor()([noise(8000), np.zeros(8000)]),
-            "audio 2: only silence",
-        ),
-        (lambda: EchoAudioFeatureExtractor(features="mfcc"), "features is 'mfcc'"),
-        (
-            lambda: EchoAudioFeatureExtractor(features="log-mel", stride=1),
-            "stride is 1; at least 2",
-        ),
-        (
-            lambda: EchoSpeechConfig(audio_config=AUDIO["samples"](), pooler_heads=5),
-            "pooler_heads=5 must divide",
-        ),
-    ):
-        with pytest.raises(ValueError, match=message):
-            call()
+def test_silence_is_refused_with_its_row():
+    """What `load_audio` refuses is in tests/data/speech/test_bad_audio.py."""
+    with pytest.raises(ValueError, match="audio 2: only silence"):
+        EchoAudioFeatureExtractor()([noise(8000), np.zeros(8000)])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"features": "mfcc"}, "features is 'mfcc'"),
+        ({"features": "log-mel", "stride": 1}, "stride is 1; at least 2"),
+    ],
+)
+def test_unknown_features_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        EchoAudioFeatureExtractor(**options)
+
+
+def test_heads_that_do_not_divide_the_pooler_are_refused():
+    with pytest.raises(ValueError, match="pooler_heads=5 must divide"):
+        EchoSpeechConfig(audio_config=AUDIO["samples"](), pooler_heads=5)

@@ -5,6 +5,7 @@ import copy
 import numpy as np
 import pytest
 import torch
+from scipy.special import logsumexp
 from tokenizers import Tokenizer, processors
 from transformers import PreTrainedTokenizerFast
 
@@ -31,91 +32,92 @@ def teacher(toy_trained):
 def pairs(toy, toy_tokenizer, teacher, tmp_path_factory):
     """(tokenized pairs, the teacher's rows)."""
     data = extension_pairs(toy.dataset(), BASE)
-    ask = lambda texts, lang: encode(teacher, toy_tokenizer, texts, lang)  # noqa: E731
-    sides = frozen_embeddings(data, ask, "t", tmp_path_factory.mktemp("c"))
+    sides = frozen_embeddings(
+        data,
+        lambda texts, lang: encode(teacher, toy_tokenizer, texts, lang),
+        "t",
+        tmp_path_factory.mktemp("c"),
+    )
     return tokenize_parallel(data, toy_tokenizer, progress=False), sides
 
 
 @pytest.fixture
 def extend(make_trainer, teacher, pairs):
+    """extend(**fields): a trainer that starts from a copy of the teacher."""
+    data, sides = pairs
+
     def make(**fields):
-        given = dict(model=copy.deepcopy(teacher), data=pairs[0], extra={"teacher": pairs[1]})
         options = dict(base_languages=BASE, max_steps=100, lr_scheduler_type="cosine")
-        return make_trainer("extension", **given, **options | fields)
+        model = copy.deepcopy(teacher)
+        return make_trainer(
+            "extension", model=model, data=data, extra={"teacher": sides}, **options | fields
+        )
 
     return make
 
 
-def kind(lang):
-    return {"rus_Cyrl": "new", "eng_Latn": "english"}.get(lang, "base")
+WITHOUT_DROPOUT = dict(dropout=0.0, language_drop=0.0, new_language_drop=0.0)
 
 
-def test_total_is_algorithm_2(toy_tokenizer, extend, pairs):
-    """A batch of all three kinds, no two with the same target text; dropout off."""
-    trainer = extend(dropout=0.0, language_drop=0.0, new_language_drop=0.0)
+def kind_of(row) -> str:
+    return {"rus_Cyrl": "new", "eng_Latn": "english"}.get(row["source_lang"], "base")
+
+
+@pytest.fixture
+def of_all_kinds(pairs):
+    """(rows of all three kinds, no two with the same target; their kinds; the teacher's vectors of both sides)"""
     data, (source, target) = pairs
-    rows = []
-    seen = set()
-    for i in range(0, len(data), 7):
-        if data[i]["target_key"] not in seen:
-            seen.add(data[i]["target_key"])
-            rows.append(i)
-    kinds = [kind(data[i]["source_lang"]) for i in rows]
-    assert {"new", "english", "base"} == set(kinds)
-    batch = trainer.data_collator([data[i] for i in rows])
-    with torch.no_grad():
-        have = trainer.compute_loss(trainer.model, batch).item()
-        inputs = {key: batch[key] for key in ("input_ids", "attention_mask")}
-        student = trainer.model.encoder(**inputs).sentence_embedding.double().numpy()
-    want = algorithm_2(
-        student, source[rows].astype(float), target[rows].astype(float), kinds, FIGURES
-    )
-    assert have == pytest.approx(want, rel=1e-4)
+    rows = [0, *range(3, len(data), 41)]
+    kinds = [kind_of(data[row]) for row in rows]
+    assert set(kinds) == {"new", "english", "base"}
+    assert len({data[row]["target_key"] for row in rows}) == len(rows)
+    return rows, kinds, source[rows].astype(float), target[rows].astype(float)
+
+
+@torch.no_grad()
+def loss_of_rows(trainer, rows) -> tuple[float, np.ndarray]:
+    """(loss, embeddings of the student)"""
+    batch = trainer.data_collator([trainer.train_dataset[row] for row in rows])
+    loss = trainer.compute_loss(trainer.model, batch).item()
+    output = trainer.model.encoder(batch["input_ids"], batch["attention_mask"])
+    return loss, output.sentence_embedding.double().numpy()
+
+
+def test_total_is_algorithm_2(extend, of_all_kinds):
+    rows, kinds, source, target = of_all_kinds
+
+    loss, student = loss_of_rows(extend(**WITHOUT_DROPOUT), rows)
+
+    assert loss == pytest.approx(algorithm_2(student, source, target, kinds, FIGURES), rel=1e-4)
 
 
 @pytest.mark.parametrize("base_target", ["source", "target"])
-def test_base_languages_take_the_embedding_of_table_14c(extend, pairs, base_target):
+def test_base_languages_take_the_embedding_of_table_14c(extend, of_all_kinds, base_target):
     """As Algorithm 2, where the mean of a base row's two embeddings is the mean of one with itself."""
-    options = dict(dropout=0.0, language_drop=0.0, new_language_drop=0.0)
-    trainer = extend(base_teacher_target=base_target, **options)
-    data, (source, target) = pairs
-    rows = [0, *range(3, len(data), 41)]
-    kinds = [kind(data[row]["source_lang"]) for row in rows]
-    assert {"new", "english", "base"} == set(kinds)
-    assert len({data[row]["target_key"] for row in rows}) == len(rows)
-    of_source = source[rows].astype(float)
-    of_target = target[rows].astype(float)
+    rows, kinds, source, target = of_all_kinds
+    trainer = extend(base_teacher_target=base_target, **WITHOUT_DROPOUT)
+
+    loss, student = loss_of_rows(trainer, rows)
+
+    interpolated = algorithm_2(student, source, target, kinds, FIGURES)
     is_base = np.array(kinds) == "base"
-    if base_target == "source":
-        of_target[is_base] = of_source[is_base]
-    else:
-        of_source[is_base] = of_target[is_base]
-    batch = trainer.data_collator([data[row] for row in rows])
-
-    with torch.no_grad():
-        loss = trainer.compute_loss(trainer.model, batch).item()
-        inputs = {key: batch[key] for key in ("input_ids", "attention_mask")}
-        student = trainer.model.encoder(**inputs).sentence_embedding.double().numpy()
-
-    assert loss == pytest.approx(
-        algorithm_2(student, of_source, of_target, kinds, FIGURES), rel=3e-5
-    )
-    interpolated = algorithm_2(
-        student, source[rows].astype(float), target[rows].astype(float), kinds, FIGURES
-    )
+    chosen = source if base_target == "source" else target
+    source[is_base] = chosen[is_base]
+    target[is_base] = chosen[is_base]
+    assert loss == pytest.approx(algorithm_2(student, source, target, kinds, FIGURES), rel=3e-5)
     assert loss != pytest.approx(interpolated, rel=1e-4)
 
 
-def test_languages_are_dropped_by_kind(extend, pairs, toy_tokenizer):
+@pytest.mark.parametrize(
+    ("lang", "is_dropped"), [("eng_Latn", False), ("fra_Latn", False), ("rus_Cyrl", True)]
+)
+def test_languages_are_dropped_by_kind(extend, pairs, toy_tokenizer, lang, is_dropped):
     trainer = extend(language_drop=0.0, new_language_drop=1.0)
-    data = pairs[0]
-    rows = [
-        next(i for i in range(len(data)) if data[i]["source_lang"] == lang)
-        for lang in (*BASE, "rus_Cyrl")
-    ]
-    batch = trainer.data_collator([data[i] for i in rows])
-    texts = toy_tokenizer.batch_decode(batch["input_ids"])
-    assert ["Unspecified" in text for text in texts] == [False, False, True]
+    data, _ = pairs
+    row = next(data[i] for i in range(len(data)) if data[i]["source_lang"] == lang)
+    batch = trainer.data_collator([row])
+    text = toy_tokenizer.decode(batch["input_ids"][0])
+    assert ("Unspecified" in text) == is_dropped
 
 
 # Distillation
@@ -128,25 +130,35 @@ def sentences(toy, toy_tokenizer, teacher):
     return tokenize_parallel(data, toy_tokenizer, progress=False), (live, live)
 
 
-def test_what_cannot_be_is_refused(toy, toy_tokenizer, extend, sentences, make_trainer):
+def test_an_extension_needs_base_languages(extend):
+    with pytest.raises(ValueError, match="base_languages is empty"):
+        extend(base_languages=[])
+
+
+def test_a_target_of_another_language_is_refused(extend):
+    with pytest.raises(ValueError, match="target language 'eng_Latn' is not a base language"):
+        extend(base_languages=["fra_Latn"])
+
+
+def test_a_student_of_another_size_than_the_teacher_is_refused(
+    toy, toy_tokenizer, sentences, make_trainer
+):
+    data, sides = sentences
     small = toy.make_model(toy_tokenizer, embedding_size=16)
-    distil = lambda **given: make_trainer("distillation", data=sentences[0], **given)  # noqa: E731
-    for call, message in (
-        (lambda: extend(base_languages=[]), "base_languages is empty"),
-        (
-            lambda: extend(base_languages=["fra_Latn"]),
-            "target language 'eng_Latn' is not a base language",
-        ),
-        (
-            lambda: distil(model=small, extra={"teacher": sentences[1]}),
-            "embedding_size is 16, the teacher's 32",
-        ),
-    ):
-        with pytest.raises(ValueError, match=message):
-            call()
+    with pytest.raises(ValueError, match="embedding_size is 16, the teacher's 32"):
+        make_trainer("distillation", model=small, data=data, extra={"teacher": sides})
 
 
 # Tokens
+
+
+def of_backbone(tokenizer, layout: str) -> EchoTokenizer:
+    """The tokenizer of a backbone, without prompts, whose special tokens stand around a text as the layout says."""
+    backend = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
+    special = [(name, backend.token_to_id(name)) for name in layout.split() if name != "$A"]
+    backend.post_processor = processors.TemplateProcessing(single=layout, special_tokens=special)
+    roles = dict(bos_token="<s>", eos_token="</s>", cls_token="<CLS>", sep_token="<SEP>")
+    return EchoTokenizer.around(PreTrainedTokenizerFast(tokenizer_object=backend, **roles))
 
 
 @pytest.mark.parametrize(
@@ -154,39 +166,36 @@ def test_what_cannot_be_is_refused(toy, toy_tokenizer, extend, sentences, make_t
 )
 def test_the_tokens_are_the_texts_own(toy_tokenizer, layout):
     texts = ["un chat.", "", "deux chat chien"]
-    tokenizer = toy_tokenizer
-    if layout:  # the tokenizer of a backbone, without prompts
-        backend = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
-        ends = [(name, backend.token_to_id(name)) for name in layout.split() if name != "$A"]
-        backend.post_processor = processors.TemplateProcessing(single=layout, special_tokens=ends)
-        roles = dict(bos_token="<s>", eos_token="</s>", cls_token="<CLS>", sep_token="<SEP>")
-        tokenizer = EchoTokenizer.around(PreTrainedTokenizerFast(tokenizer_object=backend, **roles))
+    tokenizer = of_backbone(toy_tokenizer, layout) if layout else toy_tokenizer
     batch = tokenizer(texts, lang=["fra_Latn", None, "fra_Latn"], padding=True, return_tensors="pt")
-    own = own_tokens(batch["input_ids"], batch["attention_mask"], tokenizer)
-    for ids, mask, text in zip(batch["input_ids"], own, texts):
-        assert ids[mask].tolist() == tokenizer.text_ids([text])[0]
+
+    masks = own_tokens(batch["input_ids"], batch["attention_mask"], tokenizer)
+
+    own_ids = [ids[mask].tolist() for ids, mask in zip(batch["input_ids"], masks, strict=True)]
+    assert own_ids == tokenizer.text_ids(texts)
 
 
 # Long context
 
 
-def test_long_context_learns_and_has_room(toy, toy_tokenizer, make_trainer):
+@pytest.fixture
+def of_long_texts(toy, toy_tokenizer, make_trainer):
+    """A trainer on texts of up to 200 tokens."""
+    options = dict(max_length=200, logit_scale=20.0)
     model = toy.make_model(toy_tokenizer)
     tokenizer = copy.deepcopy(toy_tokenizer)
-    trainer = make_trainer(
-        "long_context", model=model, tokenizer=tokenizer, max_length=200, logit_scale=20.0
-    )
-    assert model.encoder.config.max_position_embeddings >= 200 <= tokenizer.model_max_length
-    batch = trainer.data_collator([trainer.train_dataset[i] for i in range(0, 40, 5)])
-    with torch.no_grad():
-        have = trainer.compute_loss(model.eval(), batch).item()
-        inputs = {key: batch[key] for key in ("input_ids", "attention_mask")}
-        x, y = model.encoder(**inputs).sentence_embedding.double().chunk(2)
-    logits = 20 * torch.nn.functional.cosine_similarity(x[:, None], y[None], dim=-1)
-    want = (logits.logsumexp(1) - logits.diagonal()).mean()  # Eq. 15; the eight targets differ
-    assert have == pytest.approx(want.item(), rel=1e-4)
-    trainer.train()
-    losses = [
-        row["contrastive_loss"] for row in trainer.state.log_history if "contrastive_loss" in row
-    ]
-    assert losses[-1] < losses[0] / 2
+    return make_trainer("long_context", model=model, tokenizer=tokenizer, **options)
+
+
+def test_long_context_has_room(of_long_texts):
+    assert of_long_texts.model.encoder.config.max_position_embeddings >= 200
+    assert of_long_texts.tokenizer.model_max_length >= 200
+
+
+def test_long_context_is_eq_15(of_long_texts):
+    """The eight targets differ."""
+    loss, embeddings = loss_of_rows(of_long_texts, range(0, 40, 5))
+    source, target = np.split(embeddings / np.linalg.norm(embeddings, axis=1, keepdims=True), 2)
+    logits = 20 * source @ target.T
+    expected = (logsumexp(logits, axis=1) - np.diag(logits)).mean()
+    assert loss == pytest.approx(expected, rel=1e-4)

@@ -42,8 +42,8 @@ def test_a_default_is_that_of_the_function(name):
     kind = STEPS[name]
     for field, source in read_fields(kind).items():
         default = default_of(fields_of(kind)[field])
-        wanted = python_default(source)
-        assert default == (list(wanted) if isinstance(wanted, tuple) else wanted), field
+        expected = python_default(source)
+        assert default == (list(expected) if isinstance(expected, tuple) else expected), field
 
 
 @pytest.mark.parametrize("name", [name for name, kind in STEPS.items() if kind.calls])
@@ -67,27 +67,49 @@ def other_value(kind, field, default):
     return [value / 2 for value in default] if isinstance(default, list) else f"{default}-2"
 
 
-@pytest.mark.parametrize(
-    "name",
-    [name for name, kind in STEPS.items() if kind.operation and read_fields(kind)],
-)
-def test_a_changed_default_reaches_recipe_help_and_lineage(name, monkeypatch):
-    """The reader of defaults gives other values, as if the functions had been edited."""
-    kind = STEPS[name]
-    changed = {}
-    for field in read_fields(kind):
-        changed[field] = other_value(kind, field, default_of(fields_of(kind)[field]))
-    by_parameter = {source.parameter: changed[field] for field, source in read_fields(kind).items()}
-    monkeypatch.setattr(settings, "function_default", lambda root, of, name: by_parameter[name])
+OF_OPERATIONS = [name for name, kind in STEPS.items() if kind.operation and read_fields(kind)]
 
-    step = object.__new__(kind)  # what a recipe makes of no line, before its checks
+
+@pytest.fixture(params=OF_OPERATIONS)
+def changed(request, monkeypatch):
+    """(a step, {field: default}), where the reader of defaults gives others, as if the functions had been edited."""
+    kind = STEPS[request.param]
+    defaults = {}
+    by_parameter = {}
+    for field, source in read_fields(kind).items():
+        value = other_value(kind, field, default_of(fields_of(kind)[field]))
+        defaults[field] = value
+        by_parameter[source.parameter] = value
+    monkeypatch.setattr(settings, "function_default", lambda root, of, name: by_parameter[name])
+    return kind, defaults
+
+
+def without_checks(kind):
+    """What a recipe of no line makes."""
+    step = object.__new__(kind)
     for field, declared in fields_of(kind).items():
         setattr(step, field, None if is_required(declared) else default_of(declared))
+    return step
+
+
+def test_a_changed_default_reaches_the_recipe(changed):
+    kind, defaults = changed
+    step = without_checks(kind)
+    assert {field: getattr(step, field) for field in defaults} == defaults
+
+
+def test_a_changed_default_reaches_the_lineage(changed):
+    kind, defaults = changed
+    step = without_checks(kind)
     recorded = {**step.names(None), **step.names("checkpoint"), **step.names("data")}
-    for field, value in changed.items():
-        assert getattr(step, field) == value
+    for field, value in defaults.items():
         if fields_of(kind)[field].metadata["recorded"]:
             assert recorded[field] == value
+
+
+def test_a_changed_default_reaches_the_help(changed):
+    kind, defaults = changed
+    for field, value in defaults.items():
         if kind.command and fields_of(kind)[field].metadata["writes"] is None:
             assert generate._parameter(kind, field).default == value
 

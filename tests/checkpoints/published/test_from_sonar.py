@@ -26,7 +26,6 @@ from hf_echo.checkpoints.published.sonar_tokenizer import (
 )
 from hf_echo.data.builtin import LANGUAGES
 from hf_echo.inference.any_encoder import any_encoder
-from hf_echo.inference.scorer import EchoScorer
 from hf_echo.modeling import EchoDecoder, EchoEncoder, EchoForTranslation, SonarForTranslation
 from hf_echo.stages.core.model_shape import decoder_config
 from hf_echo.steps.data import teacher_languages
@@ -226,10 +225,6 @@ def test_any_encoder_reads_it(folder, expected):
         np.testing.assert_allclose(encode([text], code)[0], vector, **CLOSE)
 
 
-def test_encode_reads_it(translator, expected):
-    np.testing.assert_allclose(inference.encode(*translator, TEXTS, CODES), expected, **CLOSE)
-
-
 def test_texts_are_translated_as_their_vectors(translator, expected):
     """But for the empty text."""
     options = dict(target_lang="spa_Latn", max_new_tokens=8)
@@ -239,21 +234,8 @@ def test_texts_are_translated_as_their_vectors(translator, expected):
     assert by_text == by_vector
 
 
-def test_the_pipeline_translates_as_translate_does(pipe, translator):
-    options = dict(max_new_tokens=8)
-    by_pipeline = pipe(TEXTS, src_lang=CODES, tgt_lang="spa_Latn", batch_size=5, **options)
-    by_function = inference.translate(*translator, TEXTS, CODES, "spa_Latn", **options)
-    assert [row["translation_text"] for row in by_pipeline] == by_function
-
-
 def test_its_languages_are_those_of_a_teacher(folder):
     assert {"fra_Latn", "deu_Latn"} < set(teacher_languages(str(folder)))
-
-
-def test_its_scores_are_cosines(folder, expected):
-    scores = EchoScorer(str(folder), dtype="fp32")(TEXTS[:2], TEXTS[1:3], CODES[:2], CODES[1:3])
-    unit = expected / np.linalg.norm(expected, axis=1, keepdims=True)
-    np.testing.assert_allclose(scores, (unit[:2] * unit[1:3]).sum(1), **CLOSE)
 
 
 LONG = "Le chat dort. " * 400
@@ -291,20 +273,6 @@ def test_a_long_text_can_be_split(translator, windows):
     vectors, lengths = windows
     split = inference.encode(*translator, [LONG], "fra_Latn", on_long="split")
     np.testing.assert_allclose(split[0], np.average(vectors, axis=0, weights=lengths), **CLOSE)
-
-
-def test_the_pipeline_translates_the_mean_of_a_split_text(pipe, windows):
-    vectors, lengths = windows
-    mean = np.average(vectors, axis=0, weights=lengths)
-    options = dict(tgt_lang="deu_Latn", num_beams=1, max_new_tokens=8)
-    assert pipe([LONG], src_lang="fra_Latn", on_long="split", **options) == pipe(
-        mean[None], **options
-    )
-
-
-def test_a_long_text_can_be_refused(pipe):
-    with pytest.raises(ValueError, match="longer than 514 tokens"):
-        pipe([LONG], src_lang="fra_Latn", tgt_lang="deu_Latn", on_long="error")
 
 
 OPENED = """
@@ -529,13 +497,6 @@ def test_a_model_of_another_type_is_refused(unfit, pieces):
 def test_a_whole_model_is_refused(unfit, folder, pieces):
     message = "holds M2M100ForConditionalGeneration"
     unfit(message, folder / "decoder", "--tokenizer", pieces)
-
-
-def test_a_folder_with_files_of_others_is_not_written_to(files, pieces, refused, tmp_path):
-    (tmp_path / "out" / "mine").mkdir(parents=True)
-    encoder, _ = files["fairseq2"]
-    refused("holds no checkpoint", encoder, tmp_path / "out", "--tokenizer", pieces)
-    assert [file.name for file in (tmp_path / "out").iterdir()] == ["mine"]
 
 
 @pytest.fixture

@@ -3,11 +3,10 @@
 import json
 import math
 
-import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from transformers import AutoFeatureExtractor, AutoModel
+from transformers import AutoModel
 
 from hf_echo.checkpoints import convert_sonar_speech
 
@@ -248,24 +247,6 @@ def test_the_embedding_is_that_of_the_formulas(converted):
     expected = torch.stack([formulas.embedding(short), formulas.embedding(long)])
     torch.testing.assert_close(embeddings, expected, atol=1e-5, rtol=1e-5)
     assert (expected[0] - expected[1]).abs().max() > 0.1  # the embeddings depend on the audio
-
-
-def test_a_sentence_transformer_reads_an_audio_file(converted):
-    """As the feature extractor and the model do, one after the other."""
-    soundfile = pytest.importorskip("soundfile")
-    from sentence_transformers import SentenceTransformer
-
-    file = converted.parent / "a.wav"
-    samples = 0.1 * np.random.default_rng(0).normal(size=9000).astype(np.float32)
-    soundfile.write(file, samples, 16000, subtype="FLOAT")
-
-    vector = SentenceTransformer(str(converted), trust_remote_code=True).encode(str(file))
-
-    extractor = AutoFeatureExtractor.from_pretrained(converted, trust_remote_code=True)
-    model = AutoModel.from_pretrained(converted, trust_remote_code=True).eval()
-    with torch.no_grad():
-        expected = model(**extractor(samples, return_tensors="pt")).sentence_embedding[0]
-    np.testing.assert_allclose(vector, expected.numpy(), atol=1e-4)
 
 
 def test_layers_are_counted_from_the_weights(converted):

@@ -1,5 +1,6 @@
 """Training on the CPU: attention in float32, layers without padding, and memory that goes back."""
 
+import copy
 import os
 from pathlib import Path
 
@@ -57,71 +58,88 @@ def encoder():
     ).train()
 
 
-def test_attention_is_float32_and_all_else_bf16(encoder, seen):
-    mask = torch.ones(2, 12, dtype=torch.long)
-    mask[1, 7:] = 0
-    want, want_grad = encode(encoder, mask, autocast=False)
-    encode(encoder, mask, autocast=True)
-    assert seen[2:] == [torch.bfloat16] * 2
+@pytest.fixture
+def mask():
+    """Of a text of 12 tokens and one of 7."""
+    return (torch.arange(12) < torch.tensor([[12], [7]])).long()
+
+
+def test_attention_under_autocast_is_float32(encoder, seen, mask):
     train_packed(encoder)
-    found, grad = encode(encoder, mask, autocast=True)
-    assert set(seen[4:]) == {torch.float32}
-    assert not torch.equal(found, want)  # the products are bf16
-    torch.testing.assert_close(found, want, rtol=0.05, atol=0.05)
-    assert F.cosine_similarity(grad.flatten(), want_grad.flatten(), dim=0) > 0.99
+    encode(encoder, mask, autocast=True)
+    assert set(seen) == {torch.float32}
+
+
+def test_without_packing_attention_under_autocast_is_bf16(encoder, seen, mask):
+    encode(encoder, mask, autocast=True)
+    assert set(seen) == {torch.bfloat16}
+
+
+def test_packing_under_autocast_is_near_float32(encoder, mask):
+    """All else is bf16."""
+    expected, expected_gradient = encode(encoder, mask, autocast=False)
+    train_packed(encoder)
+
+    embeddings, gradient = encode(encoder, mask, autocast=True)
+
+    assert not torch.equal(embeddings, expected)
+    torch.testing.assert_close(embeddings, expected, rtol=0.05, atol=0.05)
+    cosine = F.cosine_similarity(gradient.flatten(), expected_gradient.flatten(), dim=0)
+    assert cosine > 0.99
+
+
+def small_encoder(kind: str, pooling: str) -> EchoEncoder:
+    """In float64, without dropout."""
+    torch.manual_seed(0)
+    of_kind = {"attention_probs_dropout_prob": 0.0, "hidden_dropout_prob": 0.0}
+    if kind == "llama":
+        of_kind = {"head_dim": 8}
+    backbone = AutoConfig.for_model(
+        kind,
+        vocab_size=32,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        pad_token_id=1,
+        max_position_embeddings=32,
+        **of_kind,
+    )
+    config = EchoConfig(backbone=backbone, pooling=pooling, embedding_size=None)
+    return EchoEncoder(config).double().train()
+
+
+def computed(encoder) -> list[torch.Tensor]:
+    """Embeddings and states of seven texts, and the gradients of a weighted sum of them."""
+    lengths = torch.tensor([3, 9, 1, 4, 4, 8, 2])
+    mask = (torch.arange(9) < lengths[:, None]).long()
+    mask[1::2] = mask[1::2].flip(1)
+    generator = torch.Generator().manual_seed(0)
+    ids = torch.randint(4, 32, mask.shape, generator=generator).masked_fill(mask == 0, 1)
+    output = encoder(input_ids=ids, attention_mask=mask)
+    states = output.last_hidden_state * mask[..., None]
+    weights = torch.linspace(-1, 1, 7 * 32).view(7, 32)
+    ((output.sentence_embedding * weights).sum() + states.square().sum()).backward()
+    gradients = [weight.grad for weight in encoder.parameters() if weight.grad is not None]
+    return [output.sentence_embedding, states, *gradients]
 
 
 @pytest.mark.parametrize("kind", ["bert", "xlm-roberta", "llama"])
 @pytest.mark.parametrize("pooling", ["mean", "cls"])
 def test_layers_without_padding_are_those_with_it(kind, pooling):
     """Embeddings, states and gradients, in float64; the texts are 1 to 9 tokens long and padded on either side."""
-    torch.manual_seed(0)
-    sizes = dict(
-        vocab_size=32,
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=2,
-        num_attention_heads=4,
+    padded = small_encoder(kind, pooling)
+    packed = copy.deepcopy(padded)
+    train_packed(packed)
+    shapes = []
+    packed.backbone.get_input_embeddings().register_forward_hook(
+        lambda module, inputs, output: shapes.append(output.shape)
     )
-    own = (
-        {"attention_probs_dropout_prob": 0.0, "hidden_dropout_prob": 0.0}
-        if kind != "llama"
-        else {"head_dim": 8}
-    )
-    backbone = AutoConfig.for_model(
-        kind, **sizes, **own, pad_token_id=1, max_position_embeddings=32
-    )
-    encoder = (
-        EchoEncoder(EchoConfig(backbone=backbone, pooling=pooling, embedding_size=None))
-        .double()
-        .train()
-    )
-    lengths = torch.tensor([3, 9, 1, 4, 4, 8, 2])
-    mask = (torch.arange(9) < lengths[:, None]).long()
-    mask[1::2] = mask[1::2].flip(1)
-    ids = torch.randint(4, 32, mask.shape) * mask + 1 - mask
-    seen = encoder.backbone.get_input_embeddings().register_forward_hook(
-        lambda m, inputs, out: rows.append(out.shape)
-    )
-    results = []
-    for prepare in (lambda model: None, train_packed):
-        prepare(encoder)
-        encoder.zero_grad()
-        rows = []
-        out = encoder(input_ids=ids, attention_mask=mask)
-        total = (out.sentence_embedding * torch.linspace(-1, 1, 7 * 32).view(7, 32)).sum()
-        (total + (out.last_hidden_state * mask[..., None]).square().sum()).backward()
-        gradients = [p.grad for p in encoder.parameters() if p.grad is not None]
-        results.append(
-            [out.sentence_embedding, out.last_hidden_state * mask[..., None], *gradients]
-        )
-    assert rows == [(1, 34, 32)]  # lengths are rounded up to even numbers
-    seen.remove()
-    torch.testing.assert_close(*results)
+    torch.testing.assert_close(computed(packed), computed(padded))
+    assert shapes == [(1, 34, 32)]  # lengths are rounded up to even numbers
 
 
-def test_without_autocast_nothing_changes(encoder):
-    mask = torch.ones(2, 12, dtype=torch.long)
+def test_without_autocast_nothing_changes(encoder, mask):
     expected = encode(encoder, mask, autocast=False)
 
     train_packed(encoder)

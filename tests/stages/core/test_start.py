@@ -17,75 +17,83 @@ pytestmark = pytest.mark.trains
 @pytest.fixture
 def encoder(toy, toy_tokenizer, tmp_path):
     """Folder of an encoder without a decoder."""
-    toy.make_model(toy_tokenizer).encoder.save_pretrained(tmp_path / "encoder")
-    toy_tokenizer.save_pretrained(tmp_path / "encoder")
-    return str(tmp_path / "encoder")
+    model = toy.make_model(toy_tokenizer).encoder
+    return str(toy.save(tmp_path / "encoder", model, toy_tokenizer))
 
 
 @pytest.fixture
-def bert(toy_tokenizer, tmp_path):
+def bert(toy, toy_tokenizer, tmp_path):
     torch.manual_seed(0)
     shape = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48)
-    BertModel(BertConfig(vocab_size=len(toy_tokenizer), **shape)).save_pretrained(tmp_path / "bert")
-    return str(tmp_path / "bert")
+    model = BertModel(BertConfig(vocab_size=len(toy_tokenizer), **shape))
+    return str(toy.save(tmp_path / "bert", model, toy_tokenizer))
 
 
-def test_an_encoder_alone_gets_a_new_decoder(encoder, bert, toy_tokenizer):
+def test_an_encoder_alone_gets_a_new_decoder(toy, encoder, toy_tokenizer):
     shape = {"decoder_layers": 2, "decoder_vocab_size": 300}
-    model = start_model(
-        ModelArguments(model_name_or_path=encoder, shape=shape), toy_tokenizer, ["fra_Latn"]
-    )
+    arguments = ModelArguments(model_name_or_path=encoder, shape=shape)
+
+    model = start_model(arguments, toy_tokenizer, ["fra_Latn"])
+
     assert isinstance(model, EchoForTranslation)
     assert len(model.decoder.model.layers) == 2
     assert model.decoder.lm_head.weight.shape == (300, 32)
-    want = EchoEncoder.from_pretrained(encoder).state_dict()
-    assert all(
-        torch.equal(weight, want[name]) for name, weight in model.encoder.state_dict().items()
-    )
-    alone = start_model(
-        ModelArguments(model_name_or_path=encoder), toy_tokenizer, [], learns="encoder"
-    )
-    assert isinstance(alone, EchoEncoder)
-    with pytest.raises(
-        ValueError, match="encoder is an encoder alone: give the new decoder a shape"
-    ):
+    toy.assert_same(model.encoder, EchoEncoder.from_pretrained(encoder))
+
+
+def test_a_stage_of_encoders_needs_no_decoder(encoder, toy_tokenizer):
+    arguments = ModelArguments(model_name_or_path=encoder)
+    model = start_model(arguments, toy_tokenizer, [], learns="encoder")
+    assert isinstance(model, EchoEncoder)
+
+
+def test_an_encoder_alone_needs_a_shape_of_its_decoder(encoder, toy_tokenizer):
+    message = "encoder is an encoder alone: give the new decoder a shape"
+    with pytest.raises(ValueError, match=message):
         start_model(ModelArguments(model_name_or_path=encoder), toy_tokenizer, [])
-    with pytest.raises(
-        ValueError, match="is a model of type 'bert', no Echo checkpoint: name it as `backbone`"
-    ):
+
+
+def test_a_model_of_another_type_is_no_checkpoint(bert, toy_tokenizer):
+    message = "is a model of type 'bert', no Echo checkpoint: name it as `backbone`"
+    with pytest.raises(ValueError, match=message):
         start_model(ModelArguments(model_name_or_path=bert), toy_tokenizer, [])
 
 
-@pytest.mark.parametrize("stage", ["seq2seq", "distillation"])
-def test_a_pretrained_backbone_trains_by_a_recipe(recipe, place, bert, toy_tokenizer, stage):
+@pytest.fixture
+def seq2seq(recipe, bert):
+    """A recipe of stage 1 from a backbone."""
+    shape = {"decoder_layers": 1}
+    options = dict(backbone=bert, tokenizer_name_or_path=bert, max_steps=2)
+    return recipe("a", "seq2seq", shape=shape, **options)
+
+
+@pytest.fixture
+def distillation(toy, recipe, place, bert, toy_tokenizer):
+    """A recipe that distils a backbone, whose teacher is an encoder of the same shape."""
+    teacher = toy.save(place / "teacher", EchoEncoder.from_backbone(bert), toy_tokenizer)
+    options = dict(backbone=bert, tokenizer_name_or_path=bert, max_steps=2)
+    return recipe("a", "distillation", shape={}, teacher=str(teacher), **options)
+
+
+@pytest.mark.parametrize(
+    ("stage", "whole"), [("seq2seq", EchoForTranslation), ("distillation", EchoEncoder)]
+)
+def test_a_pretrained_backbone_trains_by_a_recipe(request, place, stage, whole):
     """And what it saves opens as an EchoEncoder, with the decoder where the stage has one."""
-    toy_tokenizer.save_pretrained(place / "tokenizer")
-    more = (
-        {"shape": {"decoder_layers": 1}} if stage == "seq2seq" else {"shape": {}, "teacher": bert}
-    )
-    if stage == "distillation":
-        toy_tokenizer.save_pretrained(bert)
-        EchoEncoder.from_backbone(bert).save_pretrained(place / "teacher")
-        toy_tokenizer.save_pretrained(place / "teacher")
-        more["teacher"] = str(place / "teacher")
-    path = recipe(
-        "a",
-        stage,
-        backbone=bert,
-        tokenizer_name_or_path=str(place / "tokenizer"),
-        max_steps=2,
-        **more,
-    )
+    path = request.getfixturevalue(stage)
     report = dry_run(path)
-    assert report.get("problems", []) == []
+    assert "problems" not in report
+
     train_recipe(path)
+
     saved = AutoModel.from_pretrained(place / "a")
     assert type(saved) is EchoEncoder
     assert type(saved.backbone) is BertModel
-    whole = EchoForTranslation if stage == "seq2seq" else EchoEncoder
-    parameters = sum(p.numel() for p in whole.from_pretrained(place / "a").parameters())
-    assert report["parameters"]["total"] == parameters
-    problems = dry_run(path, {"backbone": str(place / "none")})["problems"]
+    assert report["parameters"]["total"] == whole.from_pretrained(place / "a").num_parameters()
+
+
+def test_a_missing_backbone_is_a_problem_of_a_dry_run(seq2seq):
+    problems = dry_run(seq2seq, {"backbone": "none"})["problems"]
     assert any(problem.startswith("backbone: ") and "none" in problem for problem in problems)
 
 
