@@ -21,37 +21,51 @@ from ..toy import unigram, word_pieces
 
 pytestmark = pytest.mark.trains
 
-SHAPE = dict(hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4)
+SHAPE = dict(
+    hidden_size=32,
+    intermediate_size=48,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    max_position_embeddings=200,
+)
 GROUPED = dict(num_key_value_heads=2, head_dim=8)
+SLIDING = dict(layer_types=["sliding_attention"] * 2)
+# Of each kind: what the backbone has of its own, and how its states become an embedding.
 BACKBONES = {
-    "bert": dict(pooling="cls", embedding_size=None),
-    "xlm-roberta": dict(pooling="mean", embedding_size=None),
-    "modernbert": dict(pooling="mean", embedding_size=32),
-    "llama": GROUPED | dict(pooling="cls", embedding_size=32),
-    "qwen3": GROUPED | dict(pooling="last", embedding_size=32),
-    "gemma3_text": GROUPED
-    | dict(pooling="mean", embedding_size=None, layer_types=["sliding_attention"] * 2),
+    "bert": ({}, dict(pooling="cls", embedding_size=None)),
+    "xlm-roberta": ({}, dict(pooling="mean", embedding_size=None)),
+    "modernbert": ({}, dict(pooling="mean", embedding_size=32)),
+    "llama": (GROUPED, dict(pooling="cls", embedding_size=32)),
+    "qwen3": (GROUPED, dict(pooling="last", embedding_size=32)),
+    "gemma3_text": (GROUPED | SLIDING, dict(pooling="mean", embedding_size=None)),
 }
 WITH_DECODER = ("seq2seq", "contrastive", "hard_negatives", "decoder")
 ALONE = ("distillation", "extension", "token", "long_context", "mexma", "emma_x")
-OF_PAIRS = {
+BASE = ["eng_Latn", "fra_Latn"]
+OPTIONS = {
     "long_context": {"max_length": 64},
     "mexma": dict(head_layers=1, head_heads=4, head_ffn=48),
     "emma_x": dict(contrastive_steps=1, mixture_steps=1, queue_size=40),
+    "extension": {"base_languages": BASE},
+}
+# Rows of the stages with a teacher.
+ROWS = {
+    "token": lambda rows: rows,
+    "distillation": monolingual,
+    "extension": lambda rows: extension_pairs(rows, BASE),
 }
 
 
 def make_encoder(kind: str, tokenizer) -> EchoEncoder:
     torch.manual_seed(3)
-    own = dict(BACKBONES[kind])
-    pooled = {name: own.pop(name) for name in ("pooling", "embedding_size")}
-    ids = {
-        f"{role}_token_id": getattr(tokenizer, f"{role}_token_id")
-        for role in ("pad", "bos", "eos", "cls", "sep")
-    }
-    ids = {name: number for name, number in ids.items() if number is not None}
-    shape = SHAPE | own | ids | {"vocab_size": len(tokenizer), "max_position_embeddings": 200}
-    return EchoEncoder(EchoConfig(backbone=AutoConfig.for_model(kind, **shape), **pooled, **ids))
+    own, pooled = BACKBONES[kind]
+    ids = {}
+    for role in ("pad", "bos", "eos", "cls", "sep"):
+        number = getattr(tokenizer, f"{role}_token_id")
+        if number is not None:
+            ids[f"{role}_token_id"] = number
+    backbone = AutoConfig.for_model(kind, vocab_size=len(tokenizer), **SHAPE, **own, **ids)
+    return EchoEncoder(EchoConfig(backbone=backbone, **pooled, **ids))
 
 
 def make_model(stage: str, kind: str, tokenizer):
@@ -79,47 +93,48 @@ def test_a_resumed_run_ends_as_an_unbroken_one(
 ):
     data = toy_data
     extra = None
-    options = OF_PAIRS.get(stage, {})
-    if stage in ALONE and stage not in OF_PAIRS:
-        base = ["eng_Latn", "fra_Latn"]
-        rows = toy.dataset()
-        of_stage = {
-            "token": rows,
-            "distillation": monolingual(rows),
-            "extension": extension_pairs(rows, base),
-        }
-        data = tokenize_parallel(of_stage[stage], toy_tokenizer, progress=False)
+    if stage in ROWS:
+        data = tokenize_parallel(ROWS[stage](toy.dataset()), toy_tokenizer, progress=False)
         extra = teacher_of(data)
-        options = {"base_languages": base} if stage == "extension" else {}
+    options = dict(max_steps=3, save_strategy="steps", save_steps=2) | OPTIONS.get(stage, {})
 
-    def trained(checkpoint=None):
-        model = make_model(stage, kind, toy_tokenizer)
-        # may get a mask
-        given = dict(model=model, data=data, extra=extra, tokenizer=copy.deepcopy(toy_tokenizer))
-        trainer = make_trainer(
-            stage, **given, max_steps=3, save_strategy="steps", save_steps=2, **options
+    def new_run():
+        return make_trainer(
+            stage,
+            model=make_model(stage, kind, toy_tokenizer),
+            data=data,
+            tokenizer=copy.deepcopy(toy_tokenizer),  # it may get a mask
+            extra=extra,
+            **options,
         )
-        before = {name: weight.clone() for name, weight in trainer.model.state_dict().items()}
-        trainer.train(resume_from_checkpoint=checkpoint)
-        return before, {name: weight.clone() for name, weight in trainer.model.state_dict().items()}
 
-    before, whole = trained()
-    moved = [name for name in whole if not torch.equal(whole[name], before[name])]
-    assert any(
-        name.startswith("decoder." if stage == "decoder" else ("encoder.", "backbone."))
-        for name in moved
-    )
-    _, resumed = trained(str(tmp_path / stage / "checkpoint-2"))
-    assert all(torch.equal(resumed[name], whole[name]) for name in whole)
+    whole = new_run()
+    before = copy.deepcopy(whole.model.state_dict())
+    whole.train()
+    resumed = new_run()
+    resumed.train(resume_from_checkpoint=str(tmp_path / stage / "checkpoint-2"))
+
+    weights = whole.model.state_dict()
+    torch.testing.assert_close(resumed.model.state_dict(), weights, atol=0, rtol=0, equal_nan=True)
+    learned = "decoder." if stage == "decoder" else ("encoder.", "backbone.")
+    moved = [name for name in weights if not torch.equal(weights[name], before[name])]
+    assert any(name.startswith(learned) for name in moved)
 
 
 OWN = {"bert": word_pieces, "xlm-roberta": unigram}
 
 
+def tokenizer_of(kind: str, toy) -> EchoTokenizer:
+    """A tokenizer as the backbone has it, trained on the toy language."""
+    texts = []
+    for row in toy.parallel_rows():
+        texts += [row["source"], row["target"]]
+    return EchoTokenizer.around(OWN.get(kind, word_pieces)(texts))
+
+
 @pytest.fixture(scope="module", params=OWN)
 def own(request, toy):
-    texts = [text for row in toy.parallel_rows() for text in (row["source"], row["target"])]
-    return request.param, EchoTokenizer.around(OWN[request.param](texts))
+    return request.param, tokenizer_of(request.param, toy)
 
 
 @pytest.mark.parametrize(
@@ -145,68 +160,82 @@ def test_with_the_tokenizer_of_the_backbone(make_trainer, toy, own, tmp_path, st
     assert losses[-1] < losses[0]
     trainer.save_model(str(tmp_path / "saved"))
     texts = ["one red cat", "un chat rouge"]
-    want = encode(trainer.model.eval(), tokenizer, texts, "fra_Latn")
-    opened, again = load_encoder(tmp_path / "saved", dtype="fp32")
-    np.testing.assert_allclose(encode(opened, again, texts, "rus_Cyrl"), want, atol=1e-5)
+    expected = encode(trainer.model.eval(), tokenizer, texts, "fra_Latn")
+    opened = load_encoder(tmp_path / "saved", dtype="fp32")
+    np.testing.assert_allclose(encode(*opened, texts, "rus_Cyrl"), expected, atol=1e-5)
 
 
+@pytest.mark.parametrize(("probability", "same"), [(0.5, False), (0.0, True)])
 @pytest.mark.parametrize("kind", BACKBONES)
-def test_dropout_inside_of_attention(kind, toy_tokenizer):
+def test_dropout_inside_of_attention(kind, toy_tokenizer, probability, same):
+    """Alone: all other dropout is off."""
     encoder = make_encoder(kind, toy_tokenizer).train()
     for module in encoder.modules():
         if isinstance(module, torch.nn.Dropout):
             module.p = 0.0
     ids = torch.randint(5, 300, (2, 9))
+
+    set_attention_dropout(encoder, probability)
+
     with torch.no_grad():
-        for probability, same in ((0.5, False), (0.0, True)):
-            set_attention_dropout(encoder, probability)
-            one = encoder(ids).sentence_embedding
-            other = encoder(ids).sentence_embedding
-            assert torch.equal(one, other) == same
+        first = encoder(ids).sentence_embedding
+        second = encoder(ids).sentence_embedding
+    assert torch.equal(first, second) == same
 
 
-@pytest.mark.parametrize("kind", BACKBONES)
-def test_a_modular_language_leaves_the_backbone(kind, toy, tmp_path):
-    """It needs layers like BERT's; the pivot keeps the vectors of the backbone, the new language gets others."""
-    texts = [text for row in toy.parallel_rows() for text in (row["source"], row["target"])]
-    tokenizer = EchoTokenizer.around(OWN.get(kind, word_pieces)(texts))
-    encoder = make_encoder(kind, tokenizer)
-    encoder.backbone.save_pretrained(tmp_path / "backbone")
-    tokenizer.save_pretrained(tmp_path / "backbone")
-    if kind not in OWN:
-        with pytest.raises(ValueError, match="Model does not have layers like BERT or XLM-R"):
-            modular_backbone(tmp_path / "backbone", tmp_path / "m")
-        return
-    modular_backbone(tmp_path / "backbone", tmp_path / "m")
+@pytest.fixture
+def backbone_of(toy, tmp_path):
+    """backbone_of(kind): folder of a backbone with a tokenizer as it has it."""
+
+    def save(kind: str):
+        tokenizer = tokenizer_of(kind, toy)
+        return toy.save(tmp_path / kind, make_encoder(kind, tokenizer).backbone, tokenizer)
+
+    return save
+
+
+@pytest.mark.parametrize("kind", ["modernbert", "llama", "qwen3", "gemma3_text"])
+def test_a_modular_encoder_needs_layers_like_berts(kind, backbone_of, tmp_path):
+    with pytest.raises(ValueError, match="Model does not have layers like BERT or XLM-R"):
+        modular_backbone(backbone_of(kind), tmp_path / "m")
+
+
+@pytest.mark.parametrize("kind", OWN)
+def test_a_modular_language_leaves_the_pivot(kind, backbone_of, toy, tmp_path):
+    """The pivot keeps its vectors, the new language gets others."""
+    modular_backbone(backbone_of(kind), tmp_path / "m")
     add_language(tmp_path / "m", "eng_Latn")
     before = open_modular(tmp_path / "m").encode(["red cat"], prompt_name="eng_Latn")
-    pairs = [
-        f"{row['target']}\t{row['source']}"
-        for row in toy.parallel_rows()
-        if row["source_lang"] == "fra_Latn"
-    ]
-    (tmp_path / "pairs.tsv").write_text("\n".join(pairs[:32]))
+    french = [row for row in toy.parallel_rows() if row["source_lang"] == "fra_Latn"]
+    lines = [f"{row['target']}\t{row['source']}\n" for row in french[:32]]
+    (tmp_path / "pairs.tsv").write_text("".join(lines))
+
     add_language(
         tmp_path / "m", "fra_Latn", parallel=tmp_path / "pairs.tsv", alignment_batch_size=8
     )
+
     model = open_modular(tmp_path / "m")
     np.testing.assert_array_equal(model.encode(["red cat"], prompt_name="eng_Latn"), before)
     assert np.abs(model.encode(["red cat"], prompt_name="fra_Latn") - before).max() > 1e-4
 
 
-def test_learned_positions_end(make_trainer, toy_tokenizer, toy_data):
+def test_texts_longer_than_learned_positions_are_refused(make_trainer, toy_tokenizer):
     model = make_encoder("bert", toy_tokenizer)
-    with pytest.raises(
-        ValueError,
-        match="max_length is 256, but a backbone of type 'bert' has 200 learned positions",
-    ):
+    message = "max_length is 256, but a backbone of type 'bert' has 200 learned positions"
+    with pytest.raises(ValueError, match=message):
         make_trainer("long_context", model=model, max_length=256)
-    room = TranslationCollator(toy_tokenizer).overhead(toy_data)["prefix"] + 2
-    for stage in ("seq2seq", "hard_negatives", "emma_x"):
-        model = make_model(stage, "bert", toy_tokenizer)
-        encoder_of(model).backbone.embeddings.position_embeddings = torch.nn.Embedding(room, 32)
-        trainer = make_trainer(stage, model=model, tokenizer=copy.deepcopy(toy_tokenizer))
-        with pytest.raises(
-            ValueError, match=r"a text has \d+ tokens, the encoder room for 2; set max_length=2"
-        ):
-            trainer.train()
+
+
+@pytest.mark.parametrize("stage", ["seq2seq", "hard_negatives", "emma_x"])
+def test_data_longer_than_learned_positions_are_refused(
+    make_trainer, toy_tokenizer, toy_data, stage
+):
+    """Here of a backbone with room for two tokens behind the prompt."""
+    positions = TranslationCollator(toy_tokenizer).overhead(toy_data)["prefix"] + 2
+    model = make_model(stage, "bert", toy_tokenizer)
+    table = torch.nn.Embedding(positions, 32)
+    encoder_of(model).backbone.embeddings.position_embeddings = table
+    trainer = make_trainer(stage, model=model, tokenizer=copy.deepcopy(toy_tokenizer))
+    message = r"a text has \d+ tokens, the encoder room for 2; set max_length=2"
+    with pytest.raises(ValueError, match=message):
+        trainer.train()

@@ -58,7 +58,7 @@ def twenty_steps(toy, toy_tokenizer, toy_data, tmp_path_factory):
     return trainer
 
 
-def test_the_rate_rises_and_falls_as_one_over_the_root(twenty_steps):
+def test_the_rate_falls_behind_the_warm_up_as_one_over_the_root(twenty_steps):
     """The rate of a step is that of the updates before it: nothing, up by quarters, then down as 1/sqrt."""
     rising = [0.0, 0.0025, 0.005, 0.0075]
     falling = 0.01 * np.sqrt(4 / np.arange(4, 20))

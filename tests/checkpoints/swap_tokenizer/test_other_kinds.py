@@ -1,6 +1,8 @@
 """Vocabularies of other kinds: one token under three spellings, the vectors of BERT and XLM-R, whole checkpoints."""
 
 import json
+from itertools import permutations
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -13,16 +15,12 @@ from hf_echo.checkpoints.swap_tokenizer import swap_vocabulary
 from hf_echo.inference import encode, load_encoder
 from hf_echo.modeling import EchoConfig, EchoEncoder, EchoTokenizer
 from hf_echo.vocabulary import train_tokenizer
-from hf_echo.vocabulary.match import match_vocabularies
+from hf_echo.vocabulary.match import TokenMatch, match_vocabularies
 
 from ...modeling.test_backbones import backbone
 from ...toy import unigram, word_pieces
 
-KINDS = {
-    "bert": word_pieces,
-    "xlm-roberta": unigram,
-    "qwen3": lambda texts: train_tokenizer(texts, 380, progress=False),
-}
+KINDS = ("bert", "xlm-roberta", "qwen3")
 
 
 @pytest.fixture(scope="module")
@@ -31,23 +29,29 @@ def words(toy) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def tokenizers(words) -> dict:
-    made = {kind: make(words) for kind, make in KINDS.items()}
+def tokenizers(words) -> dict[str, EchoTokenizer]:
+    """The tokenizer of each kind of backbone, trained on the words."""
     return {
-        kind: each if kind == "qwen3" else EchoTokenizer.around(each) for kind, each in made.items()
+        "bert": EchoTokenizer.around(word_pieces(words)),
+        "xlm-roberta": EchoTokenizer.around(unigram(words)),
+        "qwen3": train_tokenizer(words, 380, progress=False),
     }
 
 
 def encoder(kind: str, tokenizer) -> EchoEncoder:
     torch.manual_seed(0)
-    ids = {
-        f"{role}_token_id": getattr(tokenizer, f"{role}_token_id")
-        for role in ("pad", "bos", "eos", "cls", "sep")
-    }
-    config = backbone(kind, vocab_size=len(tokenizer), max_position_embeddings=64, **ids)
-    ids = {name: ids[name] for name in ("cls_token_id", "sep_token_id")}
-    options = dict(pooling="mean", embedding_size=None, prompts=tokenizer.prompts, **ids)
-    return EchoEncoder(EchoConfig(backbone=config, **options)).eval()
+    ids = {}
+    for role in ("pad", "bos", "eos", "cls", "sep"):
+        ids[f"{role}_token_id"] = getattr(tokenizer, f"{role}_token_id")
+    config = EchoConfig(
+        backbone=backbone(kind, vocab_size=len(tokenizer), max_position_embeddings=64, **ids),
+        pooling="mean",
+        embedding_size=None,
+        prompts=tokenizer.prompts,
+        cls_token_id=ids["cls_token_id"],
+        sep_token_id=ids["sep_token_id"],
+    )
+    return EchoEncoder(config).eval()
 
 
 def plain(kind: str, token: str) -> str:
@@ -57,46 +61,71 @@ def plain(kind: str, token: str) -> str:
     return token.replace("Ġ", " ").replace("▁", " ")
 
 
-@pytest.mark.parametrize(
-    ("old", "new"), [(old, new) for old in KINDS for new in KINDS if old != new]
-)
-def test_one_token_under_three_spellings(tokenizers, old, new):
-    match, _ = match_vocabularies(tokenizers[old], tokenizers[new])
-    special = {*tokenizers[old].all_special_tokens, *tokenizers[new].all_special_tokens}
-    before, after = (
-        {
-            number: plain(kind, token)
-            for token, number in tokenizers[kind].get_vocab().items()
-            if token not in special
-        }
-        for kind in (old, new)
-    )
-    ascii = {number: text for number, text in after.items() if text.isascii() and text.strip()}
-    for number, text in ascii.items():
-        if text in before.values():
-            assert before[match.copied[number]] == text
-        elif number in match.pieces:
-            assert "".join(before[i] for i in match.pieces[number]).strip() == text.strip(), text
-    assert sum(number in match.copied for number in ascii) > 25
-    for role in ("cls", "sep", "pad"):
-        number = getattr(tokenizers[new], f"{role}_token_id")
-        assert match.copied[number] == getattr(tokenizers[old], f"{role}_token_id")
+def spellings(kind: str, tokenizer) -> dict[int, str]:
+    """Ids of tokens that are no special ones -> their texts."""
+    texts = {}
+    for token, number in tokenizer.get_vocab().items():
+        if token not in tokenizer.all_special_tokens:
+            texts[number] = plain(kind, token)
+    return texts
+
+
+class Swap(NamedTuple):
+    """Of a tokenizer of one kind for one of another."""
+
+    old: EchoTokenizer
+    new: EchoTokenizer
+    old_texts: dict[int, str]
+    new_texts: dict[int, str]  # of letters of ASCII
+    match: TokenMatch
+
+
+@pytest.fixture(params=permutations(KINDS, 2), ids="-".join)
+def swap(request, tokenizers) -> Swap:
+    old_kind, new_kind = request.param
+    old = tokenizers[old_kind]
+    new = tokenizers[new_kind]
+    texts = spellings(new_kind, new)
+    letters = {number: text for number, text in texts.items() if text.isascii() and text.strip()}
+    match, _ = match_vocabularies(old, new)
+    return Swap(old, new, spellings(old_kind, old), letters, match)
+
+
+def test_a_token_under_another_spelling_is_copied(swap):
+    texts = set(swap.old_texts.values())
+    shared = [number for number, text in swap.new_texts.items() if text in texts]
+    assert len(shared) > 25
+    for number in shared:
+        assert swap.old_texts[swap.match.copied[number]] == swap.new_texts[number]
+
+
+def test_a_new_token_is_the_text_of_its_pieces(swap):
+    for number, pieces in swap.match.pieces.items():
+        if number in swap.new_texts:
+            text = "".join(swap.old_texts[piece] for piece in pieces)
+            assert text.strip() == swap.new_texts[number].strip()
+
+
+@pytest.mark.parametrize("role", ["cls", "sep", "pad"])
+def test_special_tokens_are_copied_by_their_roles(swap, role):
+    name = f"{role}_token_id"
+    assert swap.match.copied[getattr(swap.new, name)] == getattr(swap.old, name)
 
 
 def permuted(tokenizer: EchoTokenizer) -> EchoTokenizer:
     """The same unigram tokenizer, whose tokens have other ids: <pad> is 4."""
     content = json.loads(tokenizer.backend_tokenizer.to_str())
     order = [2, 4, 3, 0, 1, *range(5, len(tokenizer))]  # new -> old
-    content["model"]["vocab"] = [content["model"]["vocab"][old] for old in order]
-    content["model"]["unk_id"] = order.index(content["model"]["unk_id"])
+    model = content["model"]
+    model["vocab"] = [model["vocab"][old] for old in order]
+    model["unk_id"] = order.index(model["unk_id"])
     for token in content["added_tokens"]:
         token["id"] = order.index(token["id"])
     for token in content["post_processor"]["special_tokens"].values():
         token["ids"] = [order.index(number) for number in token["ids"]]
-    names = {
-        f"{role}_token": getattr(tokenizer, f"{role}_token")
-        for role in ("bos", "eos", "cls", "sep", "pad", "unk")
-    }
+    names = {}
+    for role in ("bos", "eos", "cls", "sep", "pad", "unk"):
+        names[f"{role}_token"] = getattr(tokenizer, f"{role}_token")
     backend = Tokenizer.from_str(json.dumps(content))
     return EchoTokenizer.around(
         PreTrainedTokenizerFast(tokenizer_object=backend, model_max_length=128, **names)
@@ -104,18 +133,20 @@ def permuted(tokenizer: EchoTokenizer) -> EchoTokenizer:
 
 
 def test_positions_of_xlm_r_move_with_the_padding_token(tokenizers, words, tmp_path):
+    """Embeddings stay, and those of the saved model too."""
     old = tokenizers["xlm-roberta"]
-    new = permuted(tokenizers["xlm-roberta"])
-    model = encoder("xlm-roberta", old)
-    want = encode(model, old, words[:6])
-    swap_vocabulary(model, old, new)
+    new = permuted(old)
     assert new.pad_token_id == 4
+    model = encoder("xlm-roberta", old)
+    before = encode(model, old, words[:6])
+
+    swap_vocabulary(model, old, new)
+
     assert model.config.max_position_embeddings == 67
-    np.testing.assert_allclose(encode(model, new, words[:6]), want, atol=1e-6)
+    np.testing.assert_allclose(encode(model, new, words[:6]), before, atol=1e-6)
     model.save_pretrained(tmp_path)
-    np.testing.assert_allclose(
-        encode(EchoEncoder.from_pretrained(tmp_path), new, words[:6]), want, atol=1e-6
-    )
+    opened = EchoEncoder.from_pretrained(tmp_path)
+    np.testing.assert_allclose(encode(opened, new, words[:6]), before, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -125,12 +156,14 @@ def test_positions_of_xlm_r_move_with_the_padding_token(tokenizers, words, tmp_p
 def test_checkpoints_take_another_kind_of_tokenizer(
     toy, tokenizers, words, tmp_path, old, new, method
 ):
-    toy.save(tmp_path / "model", encoder(old, tokenizers[old]), tokenizers[old])
+    model = toy.save(tmp_path / "model", encoder(old, tokenizers[old]), tokenizers[old])
     tokenizers[new].save_pretrained(tmp_path / "tokenizer")
     options = {"auxiliary": words * 3} if method == "focus" else {}
+
     counts = swap_checkpoint(
-        tmp_path / "model", tmp_path / "tokenizer", tmp_path / "out", method=method, **options
+        model, tmp_path / "tokenizer", tmp_path / "out", method=method, **options
     )
+
     assert counts["copied"] > 10
     assert counts["new"] > 0
     assert counts["tokens"] == len(tokenizers[new])
