@@ -556,8 +556,14 @@ def packed_attention(
     for group in groups:
         tokens = slice(start, start + group.texts * group.length)
         start = tokens.stop
-        parts = [_by_text(heads[0, :, tokens], group) for heads in (query, key, value)]
-        states = _attention_in_float32(module, *parts, group.mask, **options)
+        states = _attention_in_float32(
+            module,
+            _by_text(query[0, :, tokens], group),
+            _by_text(key[0, :, tokens], group),
+            _by_text(value[0, :, tokens], group),
+            group.mask,
+            **options,
+        )
         mixed.append(states.flatten(0, 1))
     return torch.cat(mixed)[None], None
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..inference.encode import evaluating
 from ..utils.results import Table
 from ..utils.vectors import unit_length
 
@@ -34,14 +35,12 @@ Embed = Callable[[list, str], np.ndarray]
 @torch.no_grad()
 def tower_predictions(tower: Any, documents: Sequence[np.ndarray]) -> list[np.ndarray]:
     """(sentences, d) of each document -> (sentences, d), row i predicted from BOE and the first i sentences."""
-    was_training = tower.training
-    tower.eval()
     predictions = []
-    for document in documents:
-        # The last sentence predicts nothing: (1, sentences - 1, d).
-        before = torch.as_tensor(document[:-1], dtype=torch.float32, device=tower.device)[None]
-        predictions.append(tower(before).next_embedding[0].float().cpu().numpy())
-    tower.train(was_training)
+    with evaluating(tower):
+        for document in documents:
+            # The last sentence predicts nothing: (1, sentences - 1, d).
+            before = torch.as_tensor(document[:-1], dtype=torch.float32, device=tower.device)[None]
+            predictions.append(tower(before).next_embedding[0].float().cpu().numpy())
     return predictions
 
 

@@ -50,11 +50,11 @@ def published_negatives(file: str | Path, sentences: Sequence[str]) -> Negatives
         ValueError: as `read_published`.
     """
     by_sentence = read_published(file)
-    own_texts = {sentence.strip() for sentence in sentences}
+    targets = {sentence.strip() for sentence in sentences}
     negatives = []
     for place, sentence in enumerate(sentences):
         for text, kind in by_sentence.get(sentence.strip(), ()):
-            if text not in own_texts:
+            if text not in targets:
                 negatives.append((place, text, kind))
     if not negatives:
         raise NoPublishedSentence(

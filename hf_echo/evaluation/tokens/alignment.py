@@ -296,13 +296,12 @@ def _predictions(
 
 def aer_by_layer(table: Table, method: str = "itermax") -> Table:
     """One row per layer: the mean error rate over language pairs (OS Figure 10), then each pair's."""
-    # Layer -> pair of languages -> error rate.
-    rows: dict[int, dict[str, Any]] = {}
+    rates: dict[int, dict[str, float]] = {}  # layer -> pair of languages -> error rate
     for row in table.rows:
         if row["method"] == method:
-            rows.setdefault(row["layer"], {})[row["pair"]] = row["aer"]
+            rates.setdefault(row["layer"], {})[row["pair"]] = row["aer"]
     wide = []
-    for layer, of_pairs in sorted(rows.items()):
-        mean = float(np.mean(list(of_pairs.values())))
-        wide.append({"layer": layer, "mean": mean, **of_pairs})
+    for layer, rates_of_layer in sorted(rates.items()):
+        mean = float(np.mean(list(rates_of_layer.values())))
+        wide.append({"layer": layer, "mean": mean, **rates_of_layer})
     return Table(wide, notes={**table.notes, "method": method})

@@ -8,7 +8,6 @@ like tokens without a match.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -16,7 +15,7 @@ import numpy as np
 import torch
 from tqdm.auto import tqdm
 
-from ...inference.encode import padded
+from ...inference.encode import evaluating, padded
 from ...modeling.generation_echo import check_numbers
 from ...modeling.packed_echo import length_batches
 from ...modeling.prompting_echo import langs_of, texts_of
@@ -147,17 +146,6 @@ def _encodings(tokenizer: Any, texts: list[str], lang: Any) -> list:
             f"{type(tokenizer).__name__} has no character offsets: use a fast tokenizer"
         )
     return encodings
-
-
-@contextmanager
-def evaluating(model: Any) -> Iterator[None]:
-    """The model in evaluation mode, and afterwards as before."""
-    before = model.training
-    model.eval()
-    try:
-        yield
-    finally:
-        model.train(before)
 
 
 @torch.inference_mode()
