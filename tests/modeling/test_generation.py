@@ -1,5 +1,8 @@
 """`greedy_decode` and `beam_decode` give the tokens of transformers' `generate`, wherever each row ends."""
 
+from collections import Counter
+from itertools import chain, compress, takewhile
+
 import pytest
 import torch
 
@@ -13,19 +16,24 @@ def embeddings():
     return torch.randn(40, 24) * 2
 
 
-def by_generate(model, embeddings, prompt, **options):
+def by_generate(model, embeddings, prompt, **options) -> list[list[int]]:
     """New ids of each row up to the end of sentence, from transformers."""
     ends = options.get("eos_token_id", model.decoder.config.eos_token_id)
-    ends = ends if isinstance(ends, list) else [ends]
-    start = torch.tensor([prompt] * len(embeddings))
+    if isinstance(ends, int):
+        ends = [ends]
+    prompts = torch.tensor([prompt] * len(embeddings))
     ids = model.generate(
-        sentence_embedding=embeddings, decoder_input_ids=start, do_sample=False, **options
+        sentence_embedding=embeddings, decoder_input_ids=prompts, do_sample=False, **options
     )
     rows = []
     for row in ids[:, len(prompt) :].tolist():
-        cut = next((i for i, token in enumerate(row) if token in ends), len(row))
-        rows.append(row[:cut])
+        rows.append(list(takewhile(lambda token: token not in ends, row)))
     return rows
+
+
+def most_frequent(rows: list[list[int]], count: int) -> list[int]:
+    """Tokens of the rows, the most frequent one first."""
+    return [token for token, _ in Counter(chain(*rows)).most_common(count)]
 
 
 @pytest.fixture
@@ -49,78 +57,113 @@ def test_greedy_is_generate(make_model, embeddings, prompt, changes):
     assert len({tuple(row) for row in want}) > 10
 
 
-def test_rows_that_end_at_different_times(make_model, embeddings, prompt):
-    """Any token may be the end of sentence: a dozen tokens in turn, then all of them."""
+@pytest.fixture
+def restless(make_model):
+    """A model without training that does not write one token for ever."""
     model = make_model()
     with torch.no_grad():
         for weight in model.decoder.parameters():
-            weight.mul_(3)  # restless: without it an untrained model soon writes one token for ever
-    free = by_generate(model, embeddings, prompt, max_new_tokens=20)
-    often = torch.tensor(free).flatten().bincount().topk(40).indices.tolist()
-    lengths = set()
-    for ends in (often[:1], often[:10], often):
-        want = by_generate(model, embeddings, prompt, max_new_tokens=20, eos_token_id=ends)
-        model.decoder.generation_config.eos_token_id = ends  # Llama 3 has several
-        assert greedy_decode(model.decoder, embeddings, prompt, max_new_tokens=20) == want
-        lengths |= {len(row) for row in want}
-        one = by_generate(model, embeddings, prompt, max_new_tokens=20, eos_token_id=ends[0])
-        assert (
-            greedy_decode(
-                model.decoder, embeddings, prompt, max_new_tokens=20, eos_token_id=ends[0]
-            )
-            == one
-        )
-    assert len(lengths) > 6
-    assert 20 in lengths
-    everything = list(range(model.config.vocab_size))
-    assert greedy_decode(model.decoder, embeddings, prompt, eos_token_id=everything) == [[]] * len(
-        embeddings
-    )
+            weight.mul_(3)
+    return model
 
 
-def test_rows_do_not_depend_on_their_company(make_model, embeddings, prompt):
-    model = make_model().double()
-    embeddings = embeddings.double()
-    for decode, options in ((greedy_decode, {}), (beam_decode, {"num_beams": 3})):
-        whole = decode(model.decoder, embeddings, prompt, max_new_tokens=10, **options)
-        alone = [
-            decode(model.decoder, row[None], prompt, max_new_tokens=10, **options)[0]
-            for row in embeddings
-        ]
-        assert whole == alone
-        assert decode(model.decoder, embeddings[:0], prompt, **options) == []
+@pytest.fixture
+def often(restless, embeddings, prompt) -> list[int]:
+    """The tokens that it writes most."""
+    return most_frequent(by_generate(restless, embeddings, prompt, max_new_tokens=20), 40)
 
 
-def test_prompts_of_any_length(make_model, embeddings, prompt, tokenizer):
+@pytest.mark.parametrize("count", [1, 10, 40])
+def test_rows_that_end_at_different_times(restless, embeddings, prompt, often, count):
+    """Any token may be the end of sentence, or several, as in Llama 3."""
+    options = dict(max_new_tokens=20, eos_token_id=often[:count])
+    rows = greedy_decode(restless.decoder, embeddings, prompt, **options)
+    assert rows == by_generate(restless, embeddings, prompt, **options)
+    assert len({len(row) for row in rows}) > 2
+
+
+def test_the_end_of_sentence_is_that_of_the_checkpoint(restless, embeddings, prompt, often):
+    restless.decoder.generation_config.eos_token_id = often[:10]
+    rows = greedy_decode(restless.decoder, embeddings, prompt, max_new_tokens=20)
+    options = dict(max_new_tokens=20, eos_token_id=often[:10])
+    assert rows == greedy_decode(restless.decoder, embeddings, prompt, **options)
+
+
+def test_rows_may_end_at_once(restless, embeddings, prompt):
+    every_token = list(range(restless.config.vocab_size))
+    rows = greedy_decode(restless.decoder, embeddings, prompt, eos_token_id=every_token)
+    assert rows == [[]] * len(embeddings)
+
+
+DECODERS = [(greedy_decode, {}), (beam_decode, {"num_beams": 3})]
+
+
+@pytest.mark.parametrize(("decode", "options"), DECODERS)
+def test_rows_do_not_depend_on_their_company(make_model, embeddings, prompt, decode, options):
+    decoder = make_model().double().decoder
+    options = options | {"max_new_tokens": 10}
+    rows = embeddings.double()
+    alone = [decode(decoder, row[None], prompt, **options)[0] for row in rows]
+    assert decode(decoder, rows, prompt, **options) == alone
+
+
+@pytest.mark.parametrize(("decode", "options"), DECODERS)
+def test_no_rows_are_no_translations(make_model, embeddings, prompt, decode, options):
+    assert decode(make_model().decoder, embeddings[:0], prompt, **options) == []
+
+
+@pytest.mark.parametrize("times", [1, 5])
+def test_prompts_of_any_length(make_model, embeddings, prompt, times):
+    """Of 40 rows a long one is read in several parts."""
     model = make_model()
-    long = prompt * 5
-    assert len(long) * len(embeddings) > 2048  # read in several parts
-    for start in (prompt[:1], tokenizer.decoder_prompt_ids("fra_Latn", "back_translation"), long):
-        want = by_generate(model, embeddings, start, max_new_tokens=5)
-        assert greedy_decode(model.decoder, embeddings, start, max_new_tokens=5) == want
+    long = prompt * times
+    rows = greedy_decode(model.decoder, embeddings, long, max_new_tokens=5)
+    assert rows == by_generate(model, embeddings, long, max_new_tokens=5)
 
 
-@pytest.mark.parametrize("size", [1, 2, 3])
-def test_no_ngram_twice(make_model, embeddings, prompt, size):
-    """As in `generate`, by an argument or by the checkpoint's own generation config."""
+def test_a_prompt_of_one_token(make_model, embeddings, prompt):
     model = make_model()
-    free = greedy_decode(model.decoder, embeddings, prompt, max_new_tokens=20)
-    want = by_generate(model, embeddings, prompt, max_new_tokens=20, no_repeat_ngram_size=size)
-    assert want != free
+    rows = greedy_decode(model.decoder, embeddings, prompt[:1], max_new_tokens=5)
+    assert rows == by_generate(model, embeddings, prompt[:1], max_new_tokens=5)
+
+
+@pytest.fixture(params=[1, 2, 3])
+def without_repetition(request, make_model, embeddings, prompt):
+    """(model, size of n-grams that come once, rows of transformers)"""
+    model = make_model()
+    options = dict(max_new_tokens=20, no_repeat_ngram_size=request.param)
+    return model, request.param, by_generate(model, embeddings, prompt, **options)
+
+
+def test_no_ngram_twice(without_repetition, embeddings, prompt):
+    model, size, expected = without_repetition
     options = dict(max_new_tokens=20, no_repeat_ngram_size=size)
-    assert greedy_decode(model.decoder, embeddings, prompt, **options) == want
+    assert greedy_decode(model.decoder, embeddings, prompt, **options) == expected
+
+
+def test_no_ngram_twice_by_the_generation_config(without_repetition, embeddings, prompt):
+    model, size, expected = without_repetition
     model.generation_config.no_repeat_ngram_size = size
-    assert greedy_decode(model.decoder, embeddings, prompt, max_new_tokens=20) == want
-    assert (
-        greedy_decode(model.decoder, embeddings, prompt, max_new_tokens=20, no_repeat_ngram_size=0)
-        == free
-    )
+    assert greedy_decode(model.decoder, embeddings, prompt, max_new_tokens=20) == expected
 
 
-def test_what_it_cannot_do(make_model, embeddings, prompt):
+def test_a_call_may_repeat_ngrams(without_repetition, embeddings, prompt):
+    model, size, expected = without_repetition
+    free = greedy_decode(model.decoder, embeddings, prompt, max_new_tokens=20)
+    assert free != expected
+    model.generation_config.no_repeat_ngram_size = size
+    options = dict(max_new_tokens=20, no_repeat_ngram_size=0)
+    assert greedy_decode(model.decoder, embeddings, prompt, **options) == free
+
+
+def test_an_embedding_of_another_size_is_refused(make_model, embeddings, prompt):
+    message = r"reads \(batch, 1, 24\), but was given \(40, 1, 23\)"
+    with pytest.raises(ValueError, match=message):
+        greedy_decode(make_model().decoder, embeddings[:, 1:], prompt)
+
+
+def test_a_decoder_that_reads_tokens_is_refused(make_model, embeddings, prompt):
     model = make_model()
-    with pytest.raises(ValueError, match=r"reads \(batch, 1, 24\), but was given \(40, 1, 23\)"):
-        greedy_decode(model.decoder, embeddings[:, 1:], prompt)
     model.bottleneck = False
     with pytest.raises(ValueError, match=r"reads tokens \(stage 1\).*use generate\(\)"):
         greedy_decode(model.decoder, embeddings, prompt)
@@ -138,28 +181,21 @@ def test_what_it_cannot_do(make_model, embeddings, prompt):
         (5, {"early_stopping": "never", "length_penalty": 2.0}),
     ],
 )
-def test_beams_are_those_of_generate(make_model, embeddings, prompt, num_beams, settings):
+@pytest.mark.parametrize("count", [1, 8])
+def test_beams_are_those_of_generate(restless, embeddings, prompt, num_beams, settings, count):
     """With frequent ends of sentence, so that beams finish at all steps; weights in float64 round alike in both."""
-    model = make_model().double()
+    model = restless.double()
     embeddings = embeddings[:16].double()
     model.generation_config.update(**settings)
-    with torch.no_grad():
-        for weight in model.decoder.parameters():
-            weight.mul_(3)
-    free = by_generate(model, embeddings, prompt, max_new_tokens=15)
-    often = torch.tensor(free).flatten().bincount().topk(8).indices.tolist()
-    lengths = set()
-    for ends in (often[:1], often):
-        common = dict(max_new_tokens=15, num_beams=num_beams, eos_token_id=ends)
-        want = by_generate(model, embeddings, prompt, **common)
-        assert beam_decode(model.decoder, embeddings, prompt, **common) == want
-        all_beams, scores = beam_candidates(model.decoder, embeddings, prompt, **common)
-        made = by_generate(model, embeddings, prompt, num_return_sequences=num_beams, **common)
-        exists = scores.flatten().isfinite().tolist()
-        flat = [beam for row in all_beams for beam in row]
-        assert [b for b, there in zip(flat, exists) if there] == [
-            b for b, there in zip(made, exists) if there
-        ]
-        assert settings.get("early_stopping") is True or all(exists)
-        lengths |= {len(row) for row in want}
-    assert len(lengths) > 3
+    ends = most_frequent(by_generate(model, embeddings, prompt, max_new_tokens=15), count)
+    options = dict(max_new_tokens=15, num_beams=num_beams, eos_token_id=ends)
+
+    best = beam_decode(model.decoder, embeddings, prompt, **options)
+
+    assert best == by_generate(model, embeddings, prompt, **options)
+    # Every beam, not the best one alone; some may not exist where decoding stops early.
+    beams, scores = beam_candidates(model.decoder, embeddings, prompt, **options)
+    expected = by_generate(model, embeddings, prompt, num_return_sequences=num_beams, **options)
+    exists = scores.flatten().isfinite().tolist()
+    assert list(compress(chain(*beams), exists)) == list(compress(expected, exists))
+    assert settings.get("early_stopping") is True or all(exists)

@@ -20,23 +20,52 @@ def model():
     return make_spectrum()
 
 
+def document(vectors, sentences: list[list[int]], **options) -> PackedDocument:
+    """A document whose sentences are written one by one."""
+    segments = sentence_segments(sentences, [BOS], EOS)
+    return PackedDocument(vectors, segments=segments, **options)
+
+
 def three_sentences() -> PackedDocument:
     """Sentences of 2, 1 and 2 tokens."""
-    return PackedDocument(
-        embeddings(3), segments=sentence_segments([[5, 6], [7], [8, 9]], [BOS], EOS)
+    return document(embeddings(3), [[5, 6], [7], [8, 9]])
+
+
+def mask_of_tower(packed) -> list[list[int]]:
+    mask = tower_mask(packed["document_ids"], packed["positions"], packed["prefix"])
+    return mask[0].int().tolist()
+
+
+def mask_of_reading(packed) -> list[list[int]]:
+    """Of each token: BOE, then the sentences."""
+    mask = reading_mask(
+        packed["token_documents"], packed["reads"], packed["document_ids"], packed["positions"]
     )
+    return mask[0].int().tolist()
 
 
-def test_three_sentences_read_as_in_the_figures():
-    packed = pack([three_sentences()])
+@pytest.fixture
+def packed():
+    return pack([three_sentences()])
+
+
+def test_tokens_of_three_sentences_follow_each_other(packed):
+    """The last label is the document's end."""
     assert packed["input_ids"].tolist() == [[BOS, 5, 6, BOS, 7, BOS, 8, 9, BOS]]
-    # the last: the document's end
     assert packed["labels"].tolist() == [[5, 6, EOS, 7, EOS, 8, 9, EOS, EOS]]
     assert packed["position_ids"].tolist() == [[0, 1, 2, 0, 1, 0, 1, 2, 0]]
-    tower = tower_mask(packed["document_ids"], packed["positions"], packed["prefix"])
-    assert tower[0].int().tolist() == [[1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 1, 1]]
-    tokens = token_mask(packed["token_documents"], packed["segment_ids"])
-    assert tokens[0].int().tolist() == [
+
+
+# As in the figures of OS 9.1
+
+
+def test_the_tower_reads_what_stands_before(packed):
+    assert mask_of_tower(packed) == [[1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 1, 1]]
+
+
+def test_a_token_reads_its_own_sentence(packed):
+    mask = token_mask(packed["token_documents"], packed["segment_ids"])
+    assert mask[0].int().tolist() == [
         [1, 0, 0, 0, 0, 0, 0, 0, 0],
         [1, 1, 0, 0, 0, 0, 0, 0, 0],
         [1, 1, 1, 0, 0, 0, 0, 0, 0],
@@ -47,101 +76,108 @@ def test_three_sentences_read_as_in_the_figures():
         [0, 0, 0, 0, 0, 1, 1, 1, 0],
         [0, 0, 0, 0, 0, 0, 0, 0, 1],
     ]
-    cross = reading_mask(
-        packed["token_documents"], packed["reads"], packed["document_ids"], packed["positions"]
-    )
-    # BOE, then the sentences before
-    one = [1, 0, 0, 0]
-    two = [1, 1, 0, 0]
-    three = [1, 1, 1, 0]
+
+
+def test_a_token_reads_the_sentences_before_its_own(packed):
+    first = [1, 0, 0, 0]
+    second = [1, 1, 0, 0]
+    third = [1, 1, 1, 0]
     end = [1, 1, 1, 1]
-    assert cross[0].int().tolist() == [one, one, one, two, two, three, three, three, end]
+    assert mask_of_reading(packed) == [first] * 3 + [second] * 2 + [third] * 3 + [end]
 
 
-def test_a_prefix_is_read_in_both_directions():
-    packed = pack(
-        [PackedDocument(embeddings(3), prefix=2, segments=[Segment([BOS, 4, 5, EOS], 2, 3)])]
-    )
-    tower = tower_mask(packed["document_ids"], packed["positions"], packed["prefix"])
-    assert tower[0].int().tolist() == [[1, 1, 1, 0], [1, 1, 1, 0], [1, 1, 1, 0], [1, 1, 1, 1]]
-    assert packed["labels"].tolist() == [[-100, 5, EOS]]  # no loss on the prompt
-    cross = reading_mask(
-        packed["token_documents"], packed["reads"], packed["document_ids"], packed["positions"]
-    )
-    assert cross[0].int().tolist() == [[1, 1, 1, 0]] * 3
+@pytest.fixture
+def with_prefix():
+    """Two sentences to read in both directions, a prompt of two tokens, and a text."""
+    segment = Segment([BOS, 4, 5, EOS], 2, 3)
+    return pack([PackedDocument(embeddings(3), prefix=2, segments=[segment])])
 
 
-def test_a_sentence_depends_on_what_it_may_read_alone(model):
-    """The gradient of each token's output by each sentence's embedding is the mask, end to end."""
-    packed = pack([three_sentences()])
+def test_a_prefix_is_read_in_both_directions(with_prefix):
+    assert mask_of_tower(with_prefix) == [[1, 1, 1, 0], [1, 1, 1, 0], [1, 1, 1, 0], [1, 1, 1, 1]]
+
+
+def test_a_text_reads_its_prefix(with_prefix):
+    assert mask_of_reading(with_prefix) == [[1, 1, 1, 0]] * 3
+
+
+def test_a_prompt_has_no_loss(with_prefix):
+    assert with_prefix["labels"].tolist() == [[-100, 5, EOS]]
+
+
+@pytest.mark.parametrize(("token", "sentences"), [(0, 0), (3, 1), (5, 2), (8, 3)])
+def test_a_sentence_depends_on_what_it_may_read_alone(model, packed, token, sentences):
+    """Of the first token of each sentence: the gradient of its output by each sentence's embedding, end to end."""
     vectors = packed.pop("embeddings").requires_grad_()
-    packed.pop("labels")
+    del packed["labels"]
     hidden = model(vectors, **packed).decoder_hidden_state[0]
-    reach = []
-    for token in (0, 3, 5, 8):  # the first token of each segment
-        (gradient,) = torch.autograd.grad(hidden[token].square().sum(), vectors, retain_graph=True)
-        reach.append((gradient[0, 1:].abs().sum(-1) > 1e-7).int().tolist())
-    assert reach == [[0, 0, 0], [1, 0, 0], [1, 1, 0], [1, 1, 1]]
+
+    hidden[token].square().sum().backward()
+
+    is_read = vectors.grad[0, 1:].abs().sum(-1) > 1e-7
+    assert is_read.tolist() == [True] * sentences + [False] * (3 - sentences)
 
 
+CLOSE = dict(atol=1e-5, rtol=0)
+
+
+@torch.no_grad()
 @pytest.mark.parametrize("prefix", [0, 2])
 def test_two_documents_packed_are_two_documents_apart(model, prefix):
     first = three_sentences()
     first.prefix = prefix
-    second = PackedDocument(
-        embeddings(2, seed=5), segments=sentence_segments([[11], [12, 13, 14]], [BOS, 3], EOS)
-    )
-    together = pack([first, second], row_length=100)
-    assert len(together["input_ids"]) == 1
-    with torch.no_grad():
-        both = model(**together)
-        apart = [model(**pack([document])) for document in (first, second)]
-    expected = torch.cat([output.decoder_hidden_state[0] for output in apart])
-    torch.testing.assert_close(both.decoder_hidden_state[0], expected, atol=1e-5, rtol=0)
-    states = torch.cat([output.tower_hidden_state[0] for output in apart])
-    torch.testing.assert_close(both.tower_hidden_state[0], states, atol=1e-5, rtol=0)
-    tokens = [int((pack([d])["labels"] != -100).sum()) for d in (first, second)]
-    mean = sum(output.loss * n for output, n in zip(apart, tokens)) / sum(tokens)
-    torch.testing.assert_close(both.loss, mean, atol=1e-5, rtol=0)
+    second = document(embeddings(2, seed=5), [[11], [12, 13, 14]])
+    packed = pack([first, second], row_length=100)
+    assert len(packed["input_ids"]) == 1
+
+    both = model(**packed)
+
+    apart = [model(**pack([alone])) for alone in (first, second)]
+    for name in ("decoder_hidden_state", "tower_hidden_state"):
+        expected = torch.cat([output[name][0] for output in apart])
+        torch.testing.assert_close(both[name][0], expected, **CLOSE)
+    counts = [(pack([alone])["labels"] != -100).sum() for alone in (first, second)]
+    mean = (apart[0].loss * counts[0] + apart[1].loss * counts[1]) / sum(counts)
+    torch.testing.assert_close(both.loss, mean, **CLOSE)
 
 
+@torch.no_grad()
 def test_rows_padded_to_the_longest_change_nothing(model):
-    documents = [
-        three_sentences(),
-        PackedDocument(embeddings(1, 3), segments=sentence_segments([[4]], [BOS], EOS)),
-    ]
-    packed = pack(documents)
+    short = document(embeddings(1, 3), [[4]])
+    packed = pack([three_sentences(), short])
     assert packed["input_ids"].shape == (2, 9)
-    with torch.no_grad():
-        rows = model(**packed)
-        alone = model(**pack(documents[1:]))
+
+    rows = model(**packed)
+
+    alone = model(**pack([short]))
+    states = rows.decoder_hidden_state[1, :3]
+    torch.testing.assert_close(states, alone.decoder_hidden_state[0], **CLOSE)
     assert rows.loss.isfinite()
-    torch.testing.assert_close(
-        rows.decoder_hidden_state[1, :3], alone.decoder_hidden_state[0], atol=1e-5, rtol=0
-    )
 
 
-def test_attention_implementations_agree(model):
+@pytest.fixture
+def eager():
+    model = make_spectrum()
+    model.config._attn_implementation = "eager"
+    model.decoder.config._attn_implementation = "eager"
+    return model
+
+
+@torch.no_grad()
+def test_attention_implementations_agree(model, eager, packed):
     """Eager attention takes an additive mask, SDPA a boolean one."""
-    packed = pack([three_sentences()])
-    eager = make_spectrum()
-    eager.config._attn_implementation = eager.decoder.config._attn_implementation = "eager"
-    with torch.no_grad():
-        torch.testing.assert_close(eager(**packed).loss, model(**packed).loss, atol=1e-5, rtol=0)
-        weights = eager.tower(embeddings(3)[None], output_attentions=True).attentions
-    # BOE reads itself only
+    torch.testing.assert_close(eager(**packed).loss, model(**packed).loss, **CLOSE)
+
+
+@torch.no_grad()
+def test_boe_reads_itself_only(eager):
+    weights = eager.tower(embeddings(3)[None], output_attentions=True).attentions
     assert len(weights) == 3
-    assert weights[0][0, 0, 0].tolist() == [
-        1,
-        0,
-        0,
-        0,
-    ]
+    assert weights[0][0, 0, 0].tolist() == [1, 0, 0, 0]
 
 
-def test_a_saved_model_is_the_same(model, tmp_path):
+def test_a_saved_model_is_the_same(model, packed, tmp_path):
     model.save_pretrained(tmp_path)
-    packed = pack([three_sentences()])
 
     opened = AutoModelForCausalLM.from_pretrained(tmp_path)
 
@@ -191,27 +227,26 @@ def test_opens_without_the_package(model, tmp_path, monkeypatch):
     torch.testing.assert_close(torch.load(tmp_path / "vectors.pt"), expected, atol=1e-6, rtol=0)
 
 
-def test_wrong_parts_are_one_line():
-    tower = make_tower()
-    join = SpectrumForCausalLM.from_parts
-    for call, message in (
-        (
-            lambda: join(make_tower(), make_decoder(bottleneck=True)),
-            "attention to all tower states: set bottleneck=False",
-        ),
-        (
-            lambda: join(make_tower(), make_decoder(embedding_size=20)),
-            "reads states of size 20, the tower's have 16",
-        ),
-        (lambda: SpectrumForCausalLM(tower.config), "needs config.decoder"),
-        (
-            lambda: SpectrumConfig(embedding_size=0),
-            "embedding_size must be a positive integer, not 0",
-        ),
-        (
-            lambda: SpectrumConfig(embedding_size=math.inf),
-            "embedding_size must be a positive integer, not inf",
-        ),
-    ):
-        with pytest.raises(ValueError, match=message):
-            call()
+def refuses_decoder(message: str, **changes) -> None:
+    with pytest.raises(ValueError, match=message):
+        SpectrumForCausalLM.from_parts(make_tower(), make_decoder(**changes))
+
+
+def test_a_decoder_of_one_vector_is_refused():
+    refuses_decoder("attention to all tower states: set bottleneck=False", bottleneck=True)
+
+
+def test_a_decoder_of_other_states_is_refused():
+    refuses_decoder("reads states of size 20, the tower's have 16", embedding_size=20)
+
+
+def test_a_configuration_without_a_decoder_is_refused():
+    with pytest.raises(ValueError, match="needs config.decoder"):
+        SpectrumForCausalLM(make_tower().config)
+
+
+@pytest.mark.parametrize("size", [0, math.inf])
+def test_a_size_that_is_no_positive_integer_is_refused(size):
+    message = f"embedding_size must be a positive integer, not {size}"
+    with pytest.raises(ValueError, match=message):
+        SpectrumConfig(embedding_size=size)

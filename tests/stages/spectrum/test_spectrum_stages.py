@@ -9,9 +9,10 @@ import yaml
 from transformers import AutoTokenizer
 
 from hf_echo.losses import mse_loss, next_embedding_loss
-from hf_echo.modeling import EchoDecoder, SpectrumConfig, SpectrumForCausalLM, SpectrumModel
+from hf_echo.modeling import EchoDecoder, SpectrumForCausalLM, SpectrumModel
 from hf_echo.stages.spectrum.prefix import CONTINUE, REBUILD
 from hf_echo.steps.dry_run import dry_run
+from hf_echo.steps.recipe import RECIPES
 from hf_echo.steps.training import train_recipe
 from hf_echo.vocabulary import train_tokenizer
 
@@ -29,20 +30,21 @@ VERBS = ("sleeps", "sings", "waits")
 
 
 def documents() -> list[dict]:
-    asked = {
-        "lang": "eng_Latn",
-        "task": "Who is it?",
-        "question": "Who?",
-        "choices": list(SUBJECTS),
-    }
-    return [
-        asked
-        | {
-            "sentences": [f"{who} {verb} near house {i}." for verb in VERBS[: 1 + i % 3]],
-            "answer": who,
-        }
-        for i, who in enumerate(SUBJECTS * 3)
-    ]
+    """Twelve documents of one to three sentences, with a question about them."""
+    rows = []
+    for number, who in enumerate(SUBJECTS * 3):
+        verbs = VERBS[: 1 + number % 3]
+        rows.append(
+            {
+                "sentences": [f"{who} {verb} near house {number}." for verb in verbs],
+                "lang": "eng_Latn",
+                "task": "Who is it?",
+                "question": "Who?",
+                "choices": list(SUBJECTS),
+                "answer": who,
+            }
+        )
+    return rows
 
 
 @pytest.fixture(scope="module")
@@ -65,24 +67,32 @@ def echo(toy, place) -> str:
 
 @pytest.fixture(scope="module")
 def recipe(place, echo):
-    def write(name: str, stage: str, **values):
-        fields = dict(
-            stage=stage,
-            teacher=echo,
-            train_data=str(place / "train.jsonl"),
-            max_steps=2,
-            save_steps=2,
-        )
-        fields |= dict(
-            learning_rate=1e-2, warmup_steps=0, logging_steps=1, use_cpu=True, disable_tqdm=True
-        )
-        fields |= dict(output_dir=str(place / name), cache_dir=str(place / "cache"), row_length=40)
-        fields["max_tokens"] = 12 if stage in ("spectrum_tower", "spectrum_sentences") else 600
-        if stage == "spectrum_tower":
-            fields |= dict(shape=SHAPE, tokenizer_name_or_path=echo)
+    """recipe(name, stage, **fields) -> path of a recipe of two steps; None leaves a field out."""
+    common = dict(
+        teacher=echo,
+        train_data=str(place / "train.jsonl"),
+        cache_dir=str(place / "cache"),
+        row_length=40,
+        max_tokens=600,
+        max_steps=2,
+        save_steps=2,
+        learning_rate=1e-2,
+        warmup_steps=0,
+        logging_steps=1,
+        use_cpu=True,
+        disable_tqdm=True,
+    )
+    of_stages = {
+        "spectrum_tower": dict(max_tokens=12, shape=SHAPE, tokenizer_name_or_path=echo),
+        "spectrum_sentences": dict(max_tokens=12),
+    }
+
+    def write(name: str, stage: str, **fields):
+        values = {"stage": stage, "output_dir": str(place / name)}
+        values |= common | of_stages.get(stage, {}) | fields
         file = place / f"{name}.yaml"
         file.write_text(
-            yaml.safe_dump({k: v for k, v in (fields | values).items() if v is not None})
+            yaml.safe_dump({key: value for key, value in values.items() if value is not None})
         )
         return file
 
@@ -106,32 +116,45 @@ def vectors(trainer, row):
     return torch.from_numpy(trainer.embeddings[numbers])
 
 
-@pytest.mark.parametrize("objective", ["infonce", "mse"])
-def test_tower_predicts_each_sentence_from_those_before(recipe, caught, objective):
-    trainer = caught(recipe("loss", "spectrum_tower", objective=objective))
-    model = trainer.model.eval()
-    rows = [trainer.train_dataset[i] for i in range(5)]
-    for parameter in model.layers.parameters():
-        torch.nn.init.normal_(parameter, std=0.1)
-    predicted = []
-    target = []
-    document = []
-    key = []
-    with torch.no_grad():
-        for row in rows:  # each document alone
-            own = vectors(trainer, row)
-            predicted.append(model(own[None, :-1]).next_embedding[0])
-            target.append(own)
-            document += [row["index"]] * len(own)
-            key += row["keys"].tolist()
-        predicted = torch.cat(predicted)
-        target = torch.cat(target)
+@pytest.fixture
+def predictions(recipe, caught):
+    """predictions(objective) -> (loss of five documents, predicted, following embedding, document, key)
+
+    Of each sentence from those before it, each document alone.
+    """
+
+    @torch.no_grad()
+    def compute(objective: str):
+        trainer = caught(recipe("loss", "spectrum_tower", objective=objective))
+        model = trainer.model.eval()
+        for parameter in model.layers.parameters():
+            torch.nn.init.normal_(parameter, std=0.1)
+        rows = [trainer.train_dataset[i] for i in range(5)]
         parts, _ = trainer.loss_parts(model, trainer.data_collator(rows))
-    expected = mse_loss(predicted, target)
-    if objective == "infonce":
-        options = dict(document=torch.tensor(document), key=torch.tensor(key), logit_scale=20.0)
-        expected = next_embedding_loss(predicted, target, **options)
-    torch.testing.assert_close(parts["next_embedding"], expected, atol=1e-4, rtol=1e-5)
+        predicted = []
+        following = []
+        for row in rows:
+            embeddings = vectors(trainer, row)
+            predicted.append(model(embeddings[None, :-1]).next_embedding[0])
+            following.append(embeddings)
+        counts = torch.tensor([len(row["keys"]) for row in rows])
+        document = torch.arange(5).repeat_interleave(counts)
+        key = torch.cat([torch.as_tensor(row["keys"]) for row in rows])
+        return parts["next_embedding"], torch.cat(predicted), torch.cat(following), document, key
+
+    return compute
+
+
+def test_tower_predicts_each_sentence_from_those_before(predictions):
+    loss, predicted, following, document, key = predictions("infonce")
+    options = dict(document=document, key=key, logit_scale=20.0)
+    expected = next_embedding_loss(predicted, following, **options)
+    torch.testing.assert_close(loss, expected, atol=1e-4, rtol=1e-5)
+
+
+def test_tower_can_predict_by_the_squared_distance(predictions):
+    loss, predicted, following, _, _ = predictions("mse")
+    torch.testing.assert_close(loss, mse_loss(predicted, following), atol=1e-4, rtol=1e-5)
 
 
 def test_a_new_tower_predicts_the_last_sentence(recipe, caught):
@@ -290,32 +313,52 @@ def test_a_stopped_run_resumes_exactly(recipe, place, spectrum, train_stopped, s
     assert whole.read_bytes() == resumed.read_bytes()
 
 
-def test_errors_are_one_line(recipe, place, tower, spectrum, echo):
-    (place / "no-answers.jsonl").write_text('{"sentences": ["It rains."], "lang": "eng_Latn"}\n')
-    no_answers = dict(model_name_or_path=spectrum, train_data=str(place / "no-answers.jsonl"))
-    for stage, fields, message in (
-        ("tower", dict(shape=SHAPE | {"layers": 2}), "a tower has no field 'layers'"),
-        ("tower", dict(shape=SHAPE | {"embedding_size": 8}), "embeddings of size 8, the encoder"),
-        ("tower", dict(data_options={"lines": 3}), "data_options: .*lines"),
-        ("sentences", dict(model_name_or_path=tower), "decoder is missing: an Echo checkpoint"),
-        ("prefix", dict(model_name_or_path=spectrum, decoder=echo), "has a token decoder already"),
-        ("tasks", no_answers, "1 documents have no answer"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            train_recipe(recipe("wrong", f"spectrum_{stage}", **fields))
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        (dict(shape=SHAPE | {"layers": 2}), "a tower has no field 'layers'"),
+        (dict(shape=SHAPE | {"embedding_size": 8}), "embeddings of size 8, the encoder"),
+        (dict(data_options={"lines": 3}), "data_options: .*lines"),
+    ],
+)
+def test_a_tower_that_cannot_be_is_refused(recipe, fields, message):
+    with pytest.raises(ValueError, match=message):
+        train_recipe(recipe("wrong", "spectrum_tower", **fields))
 
 
-def test_dry_run_counts_the_paper_s_tower(recipe, echo):
+def refuses(message: str, path) -> None:
+    with pytest.raises(ValueError, match=message):
+        train_recipe(path)
+
+
+def test_the_sentence_stage_needs_a_decoder(recipe, tower):
+    path = recipe("wrong", "spectrum_sentences", model_name_or_path=tower)
+    refuses("decoder is missing: an Echo checkpoint", path)
+
+
+def test_the_prefix_stage_has_its_decoder(recipe, spectrum, echo):
+    path = recipe("wrong", "spectrum_prefix", model_name_or_path=spectrum, decoder=echo)
+    refuses("has a token decoder already", path)
+
+
+def test_tasks_need_answers(recipe, place, spectrum):
+    file = place / "no-answers.jsonl"
+    file.write_text('{"sentences": ["It rains."], "lang": "eng_Latn"}\n')
+    start = dict(model_name_or_path=spectrum, train_data=str(file))
+    refuses("1 documents have no answer", recipe("wrong", "spectrum_tasks", **start))
+
+
+def test_dry_run_counts_the_paper_s_tower():
     """OS 9.1: six layers of Llama 3.3 70B are 5B parameters."""
-    from hf_echo.steps.recipe import RECIPES
-
     report = dry_run(RECIPES / "spectrum" / "1_tower.yaml")
     assert report["parameters"]["tower"] == pytest.approx(5.15e9, rel=0.01)
-    nano = dry_run(recipe("dry", "spectrum_sentences", decoder=echo, shape=SHAPE))
+
+
+def test_dry_run_counts_the_decoder(recipe, echo):
+    report = dry_run(recipe("dry", "spectrum_sentences", decoder=echo, shape=SHAPE))
     decoder = EchoDecoder.from_pretrained(echo, subfolder="decoder")
-    assert nano["parameters"]["token decoder"] == decoder.num_parameters()
-    assert nano["data"]["pairs"] == 12
-    assert SpectrumConfig().boe_text == "Start of text"
+    assert report["parameters"]["token decoder"] == decoder.num_parameters()
+    assert report["data"]["pairs"] == 12
 
 
 def test_dry_run_of_a_journey_joins_a_planned_tower_with_a_decoder(recipe, place, spectrum, echo):
