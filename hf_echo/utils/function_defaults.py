@@ -19,7 +19,8 @@ def function_default(root: Path, function: str, parameter: str) -> Any:
     Args:
         root: folder of the package.
         function: dotted name in the package, such as "checkpoints.prune_checkpoint" or "vocabulary.counts.Counts.load";
-            an `__init__.py`, or its stub, may import it from elsewhere. For a class it is a field, or a parameter of `__init__`.
+            an `__init__.py`, or its stub, may import it from elsewhere. For a class it is a field, or a parameter of
+            `__init__`.
 
     Raises:
         LookupError: no such function or parameter, or one without a default.

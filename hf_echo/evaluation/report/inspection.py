@@ -27,7 +27,11 @@ from ...utils.files import write_text
 from .page import Rows, page_of, section_of, svg_of
 
 # Filters of a page without a recipe; those of the recipe `mined`, and a threshold where the pairs have scores.
-USUAL: tuple[tuple[str, dict[str, str]], ...] = (("sanity", {}), ("length_ratio", {}), ("exact_duplicates", {"side": "both"}))
+USUAL: tuple[tuple[str, dict[str, str]], ...] = (
+    ("sanity", {}),
+    ("length_ratio", {}),
+    ("exact_duplicates", {"side": "both"}),
+)
 KEPT, DROPPED = "#3b82d6", "#d9822b"
 BINS = 40
 
