@@ -9,7 +9,12 @@ import torch
 import torch.nn.functional as F
 from sentence_transformers import SentenceTransformer
 from torch import nn
-from transformers import DataCollatorForLanguageModeling, Trainer, TrainingArguments
+from transformers import (
+    DataCollatorForLanguageModeling,
+    PrinterCallback,
+    Trainer,
+    TrainingArguments,
+)
 
 from ...losses import cosine_loss
 from ...modeling.packed_echo import train_packed
@@ -121,7 +126,7 @@ def train_masked(
             tokenizer, mlm_probability=MASKED, seed=arguments.seed
         ),
     )
-    _pack_on_cpu(trainer)
+    _prepare(trainer)
     return trainer.train().training_loss
 
 
@@ -177,11 +182,13 @@ def train_pairs(
             """No card is written, and its statistics would read texts without their language."""
 
     trainer = PairTrainer(model, arguments, train_dataset=datasets, loss=losses)
-    _pack_on_cpu(trainer)
+    _prepare(trainer)
     return trainer.train().training_loss
 
 
-def _pack_on_cpu(trainer: Trainer) -> None:
+def _prepare(trainer: Trainer) -> None:
+    """On a processor the model packs its texts. The figures of each step stay off stdout, where the report goes."""
+    trainer.remove_callback(PrinterCallback)
     if trainer.args.device.type == "cpu":
         train_packed(trainer.model)
 
