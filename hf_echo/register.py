@@ -66,6 +66,8 @@ def _register() -> None:
     AutoModel.register(modeling.SpectrumConfig, modeling.SpectrumModel, exist_ok=True)
     AutoModelForSeq2SeqLM.register(modeling.EchoConfig, modeling.EchoForTranslation, exist_ok=True)
     AutoModelForSeq2SeqLM.register(modeling.EchoDecoderConfig, modeling.EchoDecoder, exist_ok=True)
+    # Its import makes SONAR's decoder known to EchoForTranslation, which opens both kinds of folders.
+    modeling.SonarForTranslation  # noqa: B018
     AutoModelForSeq2SeqLM.register(
         modeling.EchoSpeechConfig, modeling.EchoSpeechForTranslation, exist_ok=True
     )

@@ -292,6 +292,7 @@ def plain_import() -> dict:
         seen["registered"] = [
             "echo" in transformers.CONFIG_MAPPING,
             "sonar-translation" in PIPELINE_REGISTRY.supported_tasks,
+            "m2m_100" in hf_echo.modeling.modeling_echo.OTHER_TRANSLATION_MODELS,
         ]
         heavy = ("datasets", "sentence_transformers", "hf_echo.hub")
         seen["loaded too early"] = [name for name in heavy if name in sys.modules]
@@ -322,7 +323,7 @@ def test_import_replaces_nothing_of_transformers(plain_import):
 
 
 def test_import_registers_models_with_transformers(plain_import):
-    assert plain_import["registered"] == [True, True]
+    assert plain_import["registered"] == [True, True, True]
 
 
 def test_import_loads_no_part_that_a_program_may_not_need(plain_import):
