@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 # Their sentences leave the training tables although nobody reads them.
 TESTS = ("flores_devtest", "tatoeba_laser")
 # Hours that all steps of a journey took on two cores of a server processor (docs/reproduce.md).
-JOURNEY_HOURS = {"echo-nano": 3.5, "echo-nano-speech": 2.0}
+JOURNEY_HOURS = {"echo-nano": 3.5, "echo-nano-speech": 2.0, "nano-real": 1.0}
 BITEXT = ("tatoeba_laser", "ntrex", "flores_devtest")  # whose test sets `evaluate bitext` reads
 
 
