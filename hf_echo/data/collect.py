@@ -165,11 +165,27 @@ def _write_dev(db: duckdb.DuckDBPyConnection, out: Path) -> dict[str, int]:
 
 def _write_train(db: duckdb.DuckDBPyConnection, out: Path, mix: Any) -> dict[str, int]:
     """Repeat and shuffle: all random numbers are hashes of a row and the seed."""
+    _clean_pairs(db)
+    _repeat_pairs(db, mix)
+    _choose_decoder_pairs(db, mix)
+    # A random order, the same for the same seed.
+    order = f"hash(mix.source, mix.target, copy, {mix.seed}), mix.source, mix.target, mix.source_lang, mix.target_lang"
+    limit = f"LIMIT {mix.rows}" if mix.rows else ""
+    train = f"SELECT {_noisy_columns(db, mix)} FROM mix ORDER BY {order} {limit}"
+    train_decoder = f"SELECT {COLUMNS} FROM decoder AS mix ORDER BY {order}"
+    return {
+        "train": _write(db, train, out / "train.parquet"),
+        "train_decoder": _write(db, train_decoder, out / "train_decoder.parquet"),
+    }
 
-    def chance(*columns: str) -> str:
-        return f"(hash({', '.join(columns)}, {mix.seed}) % 1000003) / 1000003.0"
 
-    # Pairs with text on both sides that are not equal; sentences of the dev sets are held out by their letters.
+def _chance(mix: Any, *columns: str) -> str:
+    """A number from 0 to 1 that the seed and the values of these columns draw."""
+    return f"(hash({', '.join(columns)}, {mix.seed}) % 1000003) / 1000003.0"
+
+
+def _clean_pairs(db: duckdb.DuckDBPyConnection) -> None:
+    """`clean`: pairs with text on both sides that are not equal; no sentence of the dev sets, by their letters."""
     db.execute(
         f"""CREATE TABLE clean AS SELECT source, source_lang, target, target_lang, min(provenance) AS provenance,
         max(times) AS times FROM pairs
@@ -177,19 +193,41 @@ def _write_train(db: duckdb.DuckDBPyConnection, out: Path, mix: Any) -> dict[str
         AND {LETTERS.format("source")} NOT IN (FROM held_out) AND {LETTERS.format("target")} NOT IN (FROM held_out)
         GROUP BY source, source_lang, target, target_lang"""
     )
-    # Small languages are repeated: a copy for each whole part, and one more by the chance of the rest.
+
+
+def _repeat_pairs(db: duckdb.DuckDBPyConnection, mix: Any) -> None:
+    """`mix`: small languages are repeated, a copy for each whole part, and one more by the chance of the rest."""
     db.execute(
         f"""CREATE TABLE mix AS
         WITH sums AS (SELECT source_lang, greatest(sum(times), 1e-9) AS n FROM clean GROUP BY ALL),
         ratios AS (SELECT source_lang, max(n) OVER () / n AS ratio FROM sums),
         scales AS (SELECT source_lang, least(ratio ** {1 - mix.power}, {mix.most}) AS scale FROM ratios),
-        wanted AS (SELECT c.*, times * scale AS copies FROM clean c JOIN scales USING (source_lang)),
+        scaled AS (SELECT c.*, times * scale AS copies FROM clean c JOIN scales USING (source_lang)),
         whole AS (
-            SELECT *, (floor(copies) + ({chance("source", "target")} < copies % 1)::INT)::INT AS number FROM wanted)
+            SELECT *, (floor(copies) + ({_chance(mix, "source", "target")} < copies % 1)::INT)::INT AS number
+            FROM scaled)
         SELECT {COLUMNS}, unnest(range(number)) AS copy FROM whole"""
     )
-    order = f"hash(mix.source, mix.target, copy, {mix.seed}), mix.source, mix.target, mix.source_lang, mix.target_lang"
-    limit = f"LIMIT {mix.rows}" if mix.rows else ""
+
+
+def _choose_decoder_pairs(db: duckdb.DuckDBPyConnection, mix: Any) -> None:
+    """`decoder`: short whole sentences of English, from a few languages each, some from themselves."""
+    db.execute(
+        f"""CREATE TABLE decoder AS SELECT *, 0 AS copy FROM
+        (SELECT DISTINCT {COLUMNS} FROM mix WHERE target_lang = '{ENGLISH}' AND regexp_matches(target, ?)
+        AND length(target) - length(replace(target, ' ', '')) BETWEEN 1 AND {mix.decoder_words - 1})
+        QUALIFY row_number() OVER (PARTITION BY target ORDER BY {_chance(mix, "source")}, source, source_lang)
+            <= {mix.decoder_sources}""",
+        [SENTENCE_END],
+    )
+    db.execute(
+        f"""INSERT INTO decoder SELECT target, target_lang, target, target_lang, 'primary', 1 FROM
+        (SELECT DISTINCT target, target_lang FROM decoder) WHERE {_chance(mix, "target")} < {mix.decoder_itself}"""
+    )
+
+
+def _noisy_columns(db: duckdb.DuckDBPyConnection, mix: Any) -> str:
+    """The columns of `mix`; half of the share `noise` of the rows has noise in the source, half in the target."""
     db.create_function(
         "noisy",
         noisy,
@@ -197,29 +235,17 @@ def _write_train(db: duckdb.DuckDBPyConnection, out: Path, mix: Any) -> dict[str
         VARCHAR,
         null_handling=FunctionNullHandling.SPECIAL,
     )
-    # Noise on half of the chosen share of each side, drawn by the row.
-    columns = dict.fromkeys(COLUMNS.split(", "), "")
-    for side in ("source", "target") if mix.noise else ():
-        drawn = chance("mix.source", "mix.target", "copy", quoted(side))
-        changed = f"noisy(mix.{side}, NULL, copy + {mix.seed}, {side}_lang)"
-        columns[side] = (
-            f"CASE WHEN {drawn} < {mix.noise / 2} THEN {changed} ELSE mix.{side} END AS "
-        )
-    query = f"SELECT {', '.join(how + name for name, how in columns.items())} FROM mix ORDER BY {order} {limit}"
-    rows = {"train": _write(db, query, out / "train.parquet")}
-    # For the decoder: short whole sentences of English, from a few languages each, some from themselves.
-    db.execute(
-        f"""CREATE TABLE decoder AS SELECT *, 0 AS copy FROM
-        (SELECT DISTINCT {COLUMNS} FROM mix WHERE target_lang = '{ENGLISH}' AND regexp_matches(target, ?)
-        AND length(target) - length(replace(target, ' ', '')) BETWEEN 1 AND {mix.decoder_words - 1})
-        QUALIFY row_number() OVER (PARTITION BY target ORDER BY {chance("source")}, source, source_lang)
-            <= {mix.decoder_sources}""",
-        [SENTENCE_END],
-    )
-    itself = f"""SELECT target, target_lang, target, target_lang, 'primary', 1 FROM
-        (SELECT DISTINCT target, target_lang FROM decoder) WHERE {chance("target")} < {mix.decoder_itself}"""
-    query = f"SELECT {COLUMNS} FROM (FROM decoder UNION ALL {itself}) mix ORDER BY {order}"
-    return rows | {"train_decoder": _write(db, query, out / "train_decoder.parquet")}
+    columns = []
+    for name in COLUMNS.split(", "):
+        if mix.noise and name in ("source", "target"):
+            drawn = _chance(mix, "mix.source", "mix.target", "copy", quoted(name))
+            changed = f"noisy(mix.{name}, NULL, copy + {mix.seed}, {name}_lang)"
+            columns.append(
+                f"CASE WHEN {drawn} < {mix.noise / 2} THEN {changed} ELSE mix.{name} END AS {name}"
+            )
+        else:
+            columns.append(name)
+    return ", ".join(columns)
 
 
 def _write(db: duckdb.DuckDBPyConnection, query: str, path: Path) -> int:
