@@ -149,15 +149,21 @@ def run(request, hf_echo_cli):
 
 
 @pytest.fixture
-def answer(run):
-    """answer(*arguments): the JSON that a command prints when it ends well."""
+def succeeds(run):
+    """succeeds(*arguments): the standard output of a command that ends with 0."""
 
     def call(*arguments):
         code, out, err = run(*arguments)
         assert code == 0, err
-        return json.loads(out)
+        return out
 
     return call
+
+
+@pytest.fixture
+def answer(succeeds):
+    """answer(*arguments): the JSON that a command prints when it ends well."""
+    return lambda *arguments: json.loads(succeeds(*arguments))
 
 
 @pytest.fixture

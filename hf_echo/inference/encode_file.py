@@ -72,7 +72,7 @@ def encode_file(  # noqa: PLR0913 (the options of `hf-echo encode`)
     with only_run(out), open_lines(source, copy, column=column, lang=lang, every=True) as lines:
         if fresh:
             remove_work(work, "encode-*")
-        # All that the embeddings depend on: with another value the work begins anew.
+        # All that the embeddings depend on: where one value changes, all texts are embedded again.
         key = (
             hf_echo.__version__,
             lines.digest,

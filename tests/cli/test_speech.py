@@ -65,18 +65,6 @@ def translator_of_texts(space):
     return load_translator(space / "text", dtype="fp32")
 
 
-@pytest.fixture
-def succeeds(run):
-    """succeeds(*arguments): the standard output of a command that ends with 0."""
-
-    def call(*arguments):
-        code, out, err = run(*arguments)
-        assert code == 0, err
-        return out
-
-    return call
-
-
 def test_encode_writes_the_vectors_of_the_library(space, vectors, succeeds, tmp_path):
     out = tmp_path / "out.npy"
     options = ["--model", space / "speech", "--dtype", "fp32"]
@@ -257,7 +245,7 @@ def test_the_pipeline_gives_the_speech_encoder_of_the_package_its_decoder(packag
 
 
 def test_a_release_of_8_bits_is_small(packaged):
-    """All convolutions are whole numbers; the pooler's query is no matrix."""
+    """All convolutions are stored as int8. The query of the pooler stays as it is, because it is a vector."""
     folder, student = packaged
 
     sizes = [(place / "model.safetensors").stat().st_size for place in (folder, student)]

@@ -344,7 +344,7 @@ def test_the_dev_split_of_flores(tmp_path):
 
 
 def test_flores_plus_as_it_is_on_the_hub(tmp_path, caplog):
-    """Codes of its own, of which one is no code of NLLB."""
+    """FLORES+ has its own codes. NLLB has a code for Mandarin, and none for Valencian."""
     texts = {"cmn_Hans": "猫", "eng_Latn": "A cat", "cat_Latn_vale1252": "Un gat"}
     (tmp_path / "devtest").mkdir()
     for code, text in texts.items():

@@ -1,6 +1,7 @@
 """Prepared data: shards hold the same pairs as tokenizing at once, and batches cover them once an epoch."""
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -177,15 +178,20 @@ def test_a_cut_shard_is_named(folder):
         PreparedParallel(folder)
 
 
+def open_files_in(folder: Path) -> int:
+    targets = [os.path.realpath(file) for file in OPEN_FILES.iterdir()]
+    return sum(target.startswith(str(folder)) for target in targets)
+
+
 @pytest.mark.skipif(not OPEN_FILES.is_dir(), reason="this system does not list the open files")
 def test_files_of_a_few_shards_are_open(folder, monkeypatch):
     """A corpus of thousands of shards does not meet the limit of open files."""
     monkeypatch.setattr(prepared, "OPEN_SHARDS", 1)
     data = PreparedParallel(folder)
     data.shard(1)
-    files_with_one_shard = len(list(OPEN_FILES.iterdir()))
+    files_with_one_shard = open_files_in(folder)
     data.shard(2)
-    assert len(list(OPEN_FILES.iterdir())) == files_with_one_shard
+    assert open_files_in(folder) == files_with_one_shard > 0
 
 
 # In a run

@@ -138,7 +138,7 @@ def with_bad_line(tmp_path):
     def make(name, line):
         if name == "c.tsv":
             return tsv(tmp_path / name, HEADER, FINE, line, FINE), {}
-        # an empty line in JSONL is no row, and no bad one
+        # The reader skips an empty line in JSONL, and does not count it as a bad row.
         return tsv(tmp_path / name, FINE_JSON, "", line, FINE_JSON), FRENCH
 
     return make
@@ -256,7 +256,7 @@ def test_nested_columns_are_among_those_that_there_are(nested):
 
 @pytest.fixture
 def package_corpus(tmp_path):
-    """Columns of a corpus of the package; its column source is no text."""
+    """A corpus as the package writes it: the column `source` names the origin of a row."""
     header = "src_lang\tsrc\ttgt_lang\ttgt\tsource"
     return tsv(tmp_path / "c.tsv", header, "eng_Latn\tone\tfra_Latn\tun\tdjango")
 

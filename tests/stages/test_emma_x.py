@@ -10,11 +10,14 @@ import torch
 import torch.nn.functional as F
 from scipy.special import logsumexp
 from scipy.stats import norm
+from sentence_transformers import SentenceTransformer
 
 from hf_echo.data.tokenized import tokenize_parallel
+from hf_echo.inference.any_encoder import any_encoder
 from hf_echo.stages import DevSet
 from hf_echo.stages.emma_x import EmmaXConfig, EmmaXTrainer
 from hf_echo.steps.dry_run import dry_run
+from hf_echo.steps.training import train_recipe
 
 from ..toy import QUIET
 
@@ -367,6 +370,14 @@ def run_recipe(toy, tmp_path, pairs, write_recipe):
         backbone=str(tmp_path / "start"),
         train_data=pairs,
     )
+
+
+def test_its_folder_opens_in_sentence_transformers(run_recipe, tmp_path):
+    train_recipe(run_recipe)
+    texts = ["un chat dort.", "red cat"]
+    opened = SentenceTransformer(str(tmp_path / "out"), device="cpu")
+    expected = any_encoder(str(tmp_path / "out"), dtype="fp32")(texts, "fra_Latn")
+    np.testing.assert_allclose(opened.encode(texts), expected, atol=1e-5)
 
 
 def test_a_dry_run_counts_the_momentum_encoder(run_recipe):

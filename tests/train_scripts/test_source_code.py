@@ -215,7 +215,7 @@ def test_deep_nesting_takes_no_recursion():
 
 @pytest.fixture
 def python_folder(tmp_path):
-    """A file, one in a folder with a byte order mark and lines of Windows, and one that is no code."""
+    """Two Python files and a text. One of them, in a sub-folder, has a byte order mark and Windows line ends."""
     (tmp_path / "deep").mkdir()
     (tmp_path / "deep" / "b.py").write_bytes(b"\xef\xbb\xbfx = '\xc3\xa9'\r\n")
     (tmp_path / "a.py").write_text("y = 1\n")

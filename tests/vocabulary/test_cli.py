@@ -38,18 +38,6 @@ def texts(tmp_path):
 
 
 @pytest.fixture
-def succeeds(run):
-    """A command that ends with 0; gives its standard output."""
-
-    def call(*arguments):
-        code, out, err = run(*arguments)
-        assert code == 0, err
-        return out
-
-    return call
-
-
-@pytest.fixture
 def counts(succeeds, texts, tmp_path):
     out = tmp_path / "counts.parquet"
     assert json.loads(succeeds("count", *texts, "--out", out))["languages"] == 2

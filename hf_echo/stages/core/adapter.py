@@ -106,7 +106,8 @@ def add_adapter(
 def hold_in_4_bits(part: nn.Module) -> None:
     """Replace the linear layers inside of numbered blocks by bitsandbytes' layers in NF4, in place.
 
-    Embeddings and norms stay as they are, as in QLoRA. The sums are computed in the type of the input.
+    Embeddings and norms stay as they are, as in QLoRA. The sums are computed in the type of the input. (transformers
+    quantizes while it opens a checkpoint; the start of a run may be a release, or joined of two checkpoints.)
     """
     from bitsandbytes.nn import Linear4bit, Params4bit
 
@@ -167,10 +168,10 @@ def freeze_base(model: nn.Module) -> set[str]:
         if id(parameter) in of_base:
             parameter.requires_grad_(False)
             names.add(name)
-    # Scales of weights in 4 bits are stored beside them, as "weight.absmax".
+    # bitsandbytes stores the scales of a weight in 4 bits beside it, such as "q_proj.weight.absmax".
     for name in model.state_dict():
-        layer, weight, scale = name.partition(".weight.")
-        if scale and f"{layer}{weight.removesuffix('.')}" in names:
+        layer, separator, _ = name.partition(".weight.")
+        if separator and f"{layer}.weight" in names:
             names.add(name)
     return names
 

@@ -273,17 +273,6 @@ def test_the_lineage_of_mexma_names_its_tokenizer(mexma):
     assert set(read_lineage(mexma)["parents"]) == {"source", "tokenizer"}
 
 
-@pytest.fixture
-def unfit(refused, tmp_path):
-    """unfit(message, source, *options): the command refuses a source and writes nothing."""
-
-    def call(message: str, source, *options) -> None:
-        refused(message, source, tmp_path / "out", *options)
-        assert not (tmp_path / "out").exists()
-
-    return call
-
-
 UNFIT_MODULES = {
     "pooling 'max'": lambda: [Pooling(32, "max")],
     "pooling without the prompt": lambda: [Pooling(32, "mean", include_prompt=False)],

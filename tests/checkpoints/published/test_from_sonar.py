@@ -419,17 +419,6 @@ def test_ids_of_odd_texts_are_those_of_sentencepiece(tokenizer, ids, sonar_toy, 
     assert numbers.count(2) == 1  # the end of the text
 
 
-@pytest.fixture
-def unfit(refused, tmp_path):
-    """unfit(message, source, *options): the command refuses a source and writes nothing."""
-
-    def call(message: str, source, *options) -> None:
-        refused(message, source, tmp_path / "out", *options)
-        assert not (tmp_path / "out").exists()
-
-    return call
-
-
 def test_a_missing_file_is_named(unfit, pieces, tmp_path):
     unfit("no file", tmp_path / "none.pt", "--tokenizer", pieces)
 

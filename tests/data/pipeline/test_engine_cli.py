@@ -27,18 +27,6 @@ def files(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def succeeds(run):
-    """succeeds(*arguments): the standard output of a command that ends with 0."""
-
-    def call(*arguments):
-        code, out, err = run(*arguments)
-        assert code == 0, err
-        return out
-
-    return call
-
-
-@pytest.fixture
 def filtered(files, succeeds):
     """What `data filter` prints; the result is in o."""
     return succeeds("filter", "r.yaml", "--out", "o", "--block", "9")

@@ -449,7 +449,7 @@ def grid_of(rows):
 
 
 def test_the_best_value_of_a_column_of_models_is_bold():
-    """xsim is better lower; size is no measure."""
+    """A lower xsim is better. The size of a model is not compared."""
     first, second = grid_of(
         [
             {"model": "a", "news xsim": 2.0, "size": 1.0},
