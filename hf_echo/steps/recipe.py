@@ -197,6 +197,8 @@ def read_training(path: Path, values: Mapping[str, Any]) -> Training:
         _with_name(f"{path}: base_languages", language, code)
     check_report_to(f"{path}: report_to", values.get("report_to"))
     config = make_config(path, stage, parts[2], data)
+    if model.adapter is not None:
+        _with_name(str(path), stage.check_adapter, config)
     return Training(stage, model, data, config, {"stage": name, **values, "seed": config.seed})
 
 

@@ -156,7 +156,7 @@ def _save(
     trained = trainer.accelerator.unwrap_model(trainer.model)
     other = stage.finished(trainer)
     model = trained if other is None else other
-    if trainer.has_adapter:
+    if trainer.has_adapter and not stage.merges_adapter:
         if trainer.is_world_process_zero():
             save_adapter(trained, out, tokenizer)
     elif other is None:

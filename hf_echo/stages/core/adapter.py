@@ -6,6 +6,7 @@ A checkpoint of the run holds what differs from the base. The result is a folder
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -57,14 +58,19 @@ def read_adapter_settings(values: Any, name: str) -> AdapterSettings:
 
 
 def add_adapter(
-    model: nn.Module, settings: AdapterSettings, base: str, learns: str = "encoder"
+    model: nn.Module,
+    settings: AdapterSettings,
+    base: str,
+    learns: str = "encoder",
+    beside: Sequence[str] = (),
 ) -> None:
     """Put a new adapter, which changes nothing yet, into the part of the model that the stage trains.
 
     Args:
-        model: an EchoEncoder, EchoForTranslation or EchoSpeechEncoder.
+        model: an EchoEncoder, EchoDecoder, EchoForTranslation or EchoSpeechEncoder.
         base: the checkpoint that the model was opened from.
         learns: as in `Stage`; the adapter is the decoder's where the decoder alone learns, else the encoder's.
+        beside: pieces of the names of layers that learn themselves beside the adapter, and get none.
 
     Raises:
         ValueError: `target_modules` names no linear layer.
@@ -76,12 +82,12 @@ def add_adapter(
         part = model.decoder if learns == "decoder" else model.encoder
 
     # The layers that get low-rank matrices: those of the recipe, else all linear ones inside of the blocks.
-    of_blocks = sorted(_linear_names(part))
+    of_blocks = sorted(_linear_names(part, beside))
     wanted = settings.target_modules or of_blocks
     known = {
         name
         for path, module in part.named_modules()
-        if isinstance(module, nn.Linear)
+        if isinstance(module, nn.Linear) and not _has_piece(path, beside)
         for name in _ends(path)
     }
     for name in wanted:
@@ -94,16 +100,17 @@ def add_adapter(
         lora_alpha=settings.alpha,
         lora_dropout=settings.dropout,
         target_modules=wanted,
+        exclude_modules=_pattern_of(beside),
         use_dora=settings.use_dora,
     )
     if settings.load_in_4bit:
-        hold_in_4_bits(part)
+        hold_in_4_bits(part, beside)
         part.is_loaded_in_4bit = True  # peft looks here for the kind of the layers
     part.add_adapter(config, NAME)
     config.base_model_name_or_path = base
 
 
-def hold_in_4_bits(part: nn.Module) -> None:
+def hold_in_4_bits(part: nn.Module, beside: Sequence[str] = ()) -> None:
     """Replace the linear layers inside of numbered blocks by bitsandbytes' layers in NF4, in place.
 
     Embeddings and norms stay as they are, as in QLoRA. The sums are computed in the type of the input. (transformers
@@ -114,7 +121,7 @@ def hold_in_4_bits(part: nn.Module) -> None:
     linear_layers = [
         (path, module)
         for path, module in part.named_modules()
-        if isinstance(module, nn.Linear) and _is_in_block(path)
+        if isinstance(module, nn.Linear) and _is_in_block(path) and not _has_piece(path, beside)
     ]
     for path, linear in linear_layers:
         quantized = Linear4bit(
@@ -137,11 +144,22 @@ def _is_in_block(path: str) -> bool:
     return any(name.isdigit() for name in path.split("."))
 
 
-def _linear_names(part: nn.Module) -> set[str]:
-    """Last names of the linear layers inside of numbered blocks."""
+def _has_piece(name: str, pieces: Sequence[str]) -> bool:
+    return any(piece in name for piece in pieces)
+
+
+def _pattern_of(pieces: Sequence[str]) -> str | None:
+    """Regular expression of the names that have one of the pieces, as peft reads it."""
+    if not pieces:
+        return None
+    return f".*({'|'.join(pieces)}).*"
+
+
+def _linear_names(part: nn.Module, beside: Sequence[str]) -> set[str]:
+    """Last names of the linear layers inside of numbered blocks that can get an adapter."""
     names = set()
     for path, module in part.named_modules():
-        if isinstance(module, nn.Linear) and _is_in_block(path):
+        if isinstance(module, nn.Linear) and _is_in_block(path) and not _has_piece(path, beside):
             names.add(path.rpartition(".")[2])
     return names
 
@@ -154,15 +172,20 @@ def part_with_adapter(model: nn.Module) -> Any | None:
     return None
 
 
-def freeze_base(model: nn.Module) -> set[str]:
-    """Switch off the gradients of everything but the adapter and a stage's own head; names of what stays as it is."""
+def freeze_base(model: nn.Module, beside: Sequence[str] = ()) -> set[str]:
+    """Switch off the gradients of everything but the adapter and a stage's own head; names of what stays as it is.
+
+    Args:
+        beside: as in `add_adapter`.
+    """
     part = part_with_adapter(model)
     if part is None:
         return set()
     frozen = model if isinstance(model, EchoForTranslation) else part
-    of_base = {id(p) for name, p in frozen.named_parameters() if "lora_" not in name}
+    learning = ("lora_", *beside)
+    of_base = {id(p) for name, p in frozen.named_parameters() if not _has_piece(name, learning)}
     for name, parameter in part.named_parameters():
-        parameter.requires_grad_("lora_" in name)
+        parameter.requires_grad_(_has_piece(name, learning))
     names = set()
     for name, parameter in model.named_parameters(remove_duplicate=False):
         if id(parameter) in of_base:

@@ -272,6 +272,9 @@ class CoreTrainer(Trainer):
     loss_is_scaled_for_ga = False
     args: Any  # the stage's Config
     bucket_multiple = 8  # lengths are rounded up to a multiple of this
+    beside_adapter: tuple[
+        str, ...
+    ] = ()  # pieces of the names of layers that learn beside an adapter
     metrics: tuple[str, ...] = ("xsim", "xsimpp")  # of `measure`: one chooses the best checkpoint
     model_card: str | None = None  # README.md of a push; transformers' own without
 
@@ -298,7 +301,8 @@ class CoreTrainer(Trainer):
         self.freeze(model, args)
         if args.freeze:
             freeze_named(model, args.freeze)
-        self._base_names = freeze_base(model)
+        # With an adapter: the weights that stay, which no checkpoint holds.
+        self.base_names = freeze_base(model, self.beside_adapter)
         # Trainer, with our own callback for SIGTERM in the place of its own.
         saves_when_asked = args.enable_jit_checkpoint
         args.enable_jit_checkpoint = False  # `SaveWhenAsked` is in its place
@@ -324,7 +328,7 @@ class CoreTrainer(Trainer):
         """Tied weights, such as the decoder's output layer, are stored once: they are not missing."""
         tied = getattr(self.model, "all_tied_weights_keys", None) or {}
         # With an adapter, the weights of the base are not in a checkpoint.
-        elsewhere = {*tied, *self._base_names}
+        elsewhere = {*tied, *self.base_names}
         missing = [name for name in load_result.missing_keys if name not in elsewhere]
         super()._issue_warnings_after_load(load_result._replace(missing_keys=missing))
 
@@ -514,7 +518,7 @@ class CoreTrainer(Trainer):
         self, output_dir: str | None = None, state_dict: dict[str, torch.Tensor] | None = None
     ) -> None:
         """As Trainer's; with an adapter, a checkpoint holds what differs from the base, to be resumed on it."""
-        if not self._base_names:
+        if not self.base_names:
             super()._save(output_dir, state_dict)
             return
         if not self.args.should_save:
@@ -523,7 +527,7 @@ class CoreTrainer(Trainer):
         folder.mkdir(parents=True, exist_ok=True)
         tensors = {}
         for name, tensor in (state_dict or self.model.state_dict()).items():
-            if name not in self._base_names:
+            if name not in self.base_names:
                 tensors[name] = tensor.contiguous()
         save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
         self.processing_class.save_pretrained(folder)
@@ -597,7 +601,7 @@ class CoreTrainer(Trainer):
 
     @property
     def has_adapter(self) -> bool:
-        return bool(self._base_names)
+        return bool(self.base_names)
 
     @property
     def tokens_per_second(self) -> float:

@@ -56,6 +56,7 @@ class Stage:
         reads: fields of a recipe's data that not every stage reads, and this one does.
         needs_teacher: a recipe without `teacher` is refused.
         takes_adapter: a recipe may have `adapter`.
+        merges_adapter: its result is the whole model, with the adapter in its weights; else the adapter alone.
         reads_pairs: its rows are text pairs, which `batch_by` can group.
         takes_dev_options: a dev set of a recipe may be a mapping of options.
         language_column: column of the rows that `source_languages` of a recipe selects by.
@@ -71,6 +72,7 @@ class Stage:
     reads: ClassVar[tuple[str, ...]] = ()
     needs_teacher: ClassVar[bool] = False
     takes_adapter: ClassVar[bool] = True
+    merges_adapter: ClassVar[bool] = False
     reads_pairs: ClassVar[bool] = True
     takes_dev_options: ClassVar[bool] = True
     language_column: ClassVar[str] = "source_lang"
@@ -119,6 +121,9 @@ class Stage:
         return sorted({*names["source_lang"], *names["target_lang"]})
 
     # Model and trainer.
+
+    def check_adapter(self, config: Any) -> None:
+        """Raises ValueError where the recipe has an adapter and settings that contradict it."""
 
     def learned_part(self, config: Any) -> str:
         """As `learns`; without a translation loss a decoder learns nothing, and an encoder alone will do."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,8 @@ from ...modeling import EchoTokenizer, SpectrumConfig, SpectrumForCausalLM, Spec
 from ...modeling.packing_spectrum import IGNORE, PackedDocument, pack
 from ...utils.fingerprint import fingerprint
 from ...utils.settings import setting
+from ..core.adapter import NAME as ADAPTER
+from ..core.adapter import add_adapter, read_adapter_settings
 from ..core.arguments import DataArguments, ModelArguments
 from ..core.base import CoreConfig, CoreTrainer, LossParts
 from ..core.plan import Start
@@ -30,6 +33,8 @@ from ..core.text_pairs import load_with
 from .parts import check_shape, plan, size
 
 BOE = (SpectrumConfig.boe_text, ENGLISH)
+# Pieces of the names of the token decoder's weights that read the tower, and always learn.
+READS_TOWER = ("cross_att", "embedding_projection")
 NOT_OF_THE_MODEL = ("index", "slot_documents", "slot_keys")
 
 
@@ -128,8 +133,10 @@ def _padded(values: list[np.ndarray], is_slot: torch.Tensor) -> torch.Tensor:
 class SpectrumTrainer(CoreTrainer):
     """Base of the stages, which define `document`; `embeddings`: (``numbers -> (n, d)``,), BOE as the last row."""
 
+    beside_adapter = READS_TOWER
     metrics: tuple[str, ...] = ("nll",)
     train_dataset: TokenizedDocuments
+    reopen: Callable[[], SpectrumForCausalLM]  # the model of the recipe as it was before training
 
     def __init__(
         self,
@@ -155,7 +162,7 @@ class SpectrumTrainer(CoreTrainer):
         model.tower.requires_grad_(True)
         model.tower.next_embedding.requires_grad_(False)  # of the warm-up; no token loss reaches it
         for name, parameter in model.decoder.named_parameters():
-            reads_tower = "cross_att" in name or "embedding_projection" in name
+            reads_tower = any(piece in name for piece in READS_TOWER)
             parameter.requires_grad_(args.train_decoder or reads_tower)
 
     def make_collator(
@@ -237,7 +244,7 @@ class SpectrumStage(Stage):
     """A stage on documents."""
 
     reads = ("teacher",)
-    takes_adapter = False
+    merges_adapter = True
     reads_pairs = False
     takes_dev_options = False
     language_column = "lang"
@@ -293,6 +300,13 @@ class SpectrumStage(Stage):
     def check_shape(self, shape: dict[str, Any]) -> None:
         check_shape(shape)
 
+    def check_adapter(self, config: SpectrumStageConfig) -> None:
+        if config.train_decoder:
+            raise ValueError(
+                "train_decoder is true, but with an adapter the token decoder itself stays as it is: "
+                "set train_decoder: false, or leave adapter out"
+            )
+
     def build_trainer(
         self,
         model_args: ModelArguments,
@@ -300,9 +314,33 @@ class SpectrumStage(Stage):
         languages: list[str],
         **parts: Any,
     ) -> SpectrumTrainer:
-        model = self.load_model(model_args, parts["embeddings"][0])
+        reopen = partial(self.load_model, model_args, parts["embeddings"][0])
+        model = reopen()
+        if model_args.adapter is not None:
+            settings = read_adapter_settings(model_args.adapter, "adapter")
+            base = str(model_args.decoder or model_args.model_name_or_path)
+            add_adapter(model.decoder, settings, base, beside=READS_TOWER)
         trainer: Any = self.trainer(model, config, **parts)
+        trainer.reopen = reopen
         return trainer
+
+    def finished(self, trainer: SpectrumTrainer) -> SpectrumForCausalLM | None:
+        """With an adapter: the model as it was opened, not in 4 bits, with what was learned, and the adapter merged."""
+        if not trainer.has_adapter:
+            return None
+        learned_tensors = {}
+        for name, tensor in trainer.accelerator.get_state_dict(trainer.model).items():
+            if name not in trainer.base_names:
+                learned_tensors[name] = tensor
+        trained = trainer.accelerator.unwrap_model(trainer.model)
+        # peft is needed only here.
+        from ...modeling.adapters_echo import merge_adapters
+
+        model = trainer.reopen()
+        model.decoder.add_adapter(trained.decoder.peft_config[ADAPTER], ADAPTER)
+        model.load_state_dict(learned_tensors, strict=False)
+        merge_adapters(model.decoder)
+        return model.to(trainer.args.device)
 
     def plan(
         self, model: ModelArguments, config: SpectrumStageConfig, start: Start

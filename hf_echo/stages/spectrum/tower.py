@@ -113,6 +113,7 @@ class SpectrumTowerStage(SpectrumStage):
     name = "spectrum_tower"
     config = TowerConfig
     trainer = TowerTrainer
+    takes_adapter = False  # the tower has no pretrained weights
 
     def load_model(self, model: ModelArguments, embeddings: VectorRows) -> SpectrumModel:
         return load_tower(model, embeddings)

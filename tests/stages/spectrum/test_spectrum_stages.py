@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from safetensors.torch import load_file
 from transformers import AutoTokenizer
 
 from hf_echo.losses import mse_loss, next_embedding_loss
@@ -298,19 +299,98 @@ def test_stages_follow_each_other(recipe, place, spectrum):
     assert "spectrum_tasks" in (place / "chain4" / "README.md").read_text()
 
 
+LORA = dict(r=2, alpha=6)
+
+
+@pytest.fixture
+def adapted(recipe, spectrum):
+    """adapted(name, **adapter) -> path of a recipe of the prefix stage with an adapter of the token decoder."""
+
+    def write(name: str, **adapter):
+        options = dict(model_name_or_path=spectrum, adapter=LORA | adapter)
+        return recipe(name, "spectrum_prefix", **options)
+
+    return write
+
+
+def test_an_adapter_of_the_decoder_learns_beside_tower_and_cross_attention(adapted, caught):
+    names = learned(caught(adapted("learns")))
+    of_adapter = {name for name in names if "lora_" in name}
+    layers = {name.split(".lora_")[0].rpartition(".")[2] for name in of_adapter}
+    assert layers == {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}
+    assert all(name.startswith("decoder.") and "cross_att" not in name for name in of_adapter)
+    for name in names - of_adapter:
+        assert name.startswith("tower.") or "cross_att" in name or "projection" in name
+    assert any("cross_attn" in name for name in names - of_adapter)
+
+
+def check_is_merged(folder, start) -> None:
+    """Each layer of the result is that of the start and alpha / r of B A, of the checkpoint."""
+    result = SpectrumForCausalLM.from_pretrained(folder).state_dict()
+    before = SpectrumForCausalLM.from_pretrained(start).state_dict()
+    (file,) = folder.glob("checkpoint-*/model.safetensors")
+    checkpoint = load_file(file)
+    layers = [
+        name.removesuffix(".lora_A.default.weight") for name in checkpoint if "lora_A" in name
+    ]
+    assert layers
+    for layer in layers:
+        a = checkpoint[f"{layer}.lora_A.default.weight"].numpy()
+        b = checkpoint[f"{layer}.lora_B.default.weight"].numpy()
+        expected = before[f"{layer}.weight"].numpy() + LORA["alpha"] / LORA["r"] * (b @ a)
+        assert np.abs(b).max() > 0
+        np.testing.assert_allclose(result[f"{layer}.weight"].numpy(), expected, atol=1e-6)
+    # The words of the decoder stay, and the tower has learned.
+    words = "decoder.model.embed_tokens.weight"
+    assert torch.equal(result[words], before[words])
+    projection = "tower.embedding_projection.weight"
+    assert not torch.equal(result[projection], before[projection])
+
+
+def test_the_result_of_an_adapter_is_a_whole_spectrum(adapted, place, spectrum):
+    train_recipe(adapted("merged"))
+    check_is_merged(place / "merged", spectrum)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("stage", ["spectrum_tower", "spectrum_prefix"])
-def test_a_stopped_run_resumes_exactly(recipe, place, spectrum, train_stopped, stage):
-    start = dict(model_name_or_path=spectrum if stage == "spectrum_prefix" else None, max_steps=5)
-    train_recipe(recipe(f"whole-{stage}", stage, **start))
-    path = recipe(f"stopped-{stage}", stage, **start)
-    train_stopped(path, 3)
-    assert (place / f"stopped-{stage}" / "checkpoint-2").is_dir()
-    train_recipe(path)
-    whole, resumed = (
-        place / f"{kind}-{stage}" / "model.safetensors" for kind in ("whole", "stopped")
+def test_an_adapter_on_a_decoder_in_4_bits_is_merged_into_all_its_bits(adapted, place, spectrum):
+    train_recipe(adapted("merged4", load_in_4bit=True))
+    check_is_merged(place / "merged4", spectrum)
+
+
+def test_the_whole_decoder_cannot_learn_beside_its_adapter(recipe, spectrum):
+    options = dict(model_name_or_path=spectrum, adapter=LORA)
+    refuses("wrong.yaml: train_decoder is true, but", recipe("wrong", "spectrum_tasks", **options))
+
+
+def test_a_tower_takes_no_adapter(recipe, tower):
+    refuses(
+        "stage 'spectrum_tower' trains no adapter",
+        recipe("wrong", "spectrum_tower", model_name_or_path=tower, adapter=LORA),
     )
-    assert whole.read_bytes() == resumed.read_bytes()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("stage", "adapter"),
+    [
+        ("spectrum_tower", None),
+        ("spectrum_prefix", None),
+        ("spectrum_prefix", LORA | {"dropout": 0.2}),
+    ],
+)
+def test_a_stopped_run_resumes_exactly(recipe, place, spectrum, train_stopped, stage, adapter):
+    start = None if stage == "spectrum_tower" else spectrum
+    name = f"{stage}-{'whole' if adapter is None else 'adapter'}"
+    options = dict(model_name_or_path=start, max_steps=5, adapter=adapter)
+    train_recipe(recipe(f"unbroken-{name}", stage, **options))
+    path = recipe(f"stopped-{name}", stage, **options)
+    train_stopped(path, 3)
+    assert (place / f"stopped-{name}" / "checkpoint-2").is_dir()
+    train_recipe(path)
+    unbroken = place / f"unbroken-{name}" / "model.safetensors"
+    resumed = place / f"stopped-{name}" / "model.safetensors"
+    assert unbroken.read_bytes() == resumed.read_bytes()
 
 
 @pytest.mark.parametrize(
