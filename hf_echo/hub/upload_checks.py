@@ -25,32 +25,74 @@ from ..utils.hub import auto_map_names
 
 KINDS = ("model", "dataset", "space")
 PICKLES = (".pkl", ".pickle", ".pt", ".pth", ".bin", ".joblib", ".ckpt")
-TRAINING_STATE = "optimizer.* scheduler.pt trainer_state.json training_args.bin rng_state*".split()
+TRAINING_STATE = [
+    "optimizer.*",
+    "scheduler.pt",
+    "trainer_state.json",
+    "training_args.bin",
+    "rng_state*",
+]
 IGNORED = {".git", ".cache", "__pycache__", ".gitattributes"}  # of git, Python and the Hub's client
-PAPERS = "README.md LICENSE LICENSE.* NOTICE NOTICE.*".split()
+PAPERS = ["README.md", "LICENSE", "LICENSE.*", "NOTICE", "NOTICE.*"]
 # Names in a model's root and in MODEL_FOLDERS. Other Python code goes up where a configuration names it.
 CODE = tuple(file.name for file in (Path(__file__).parents[1] / "modeling").glob("*_*.py"))
 MODEL_FILES = (
     *PAPERS,
-    *"recipe.json results.json checksums.json speech_data.json modular.json language.json".split(),
-    *"config.json generation_config.json adapter_config.json *.safetensors *.safetensors.index.json".split(),
-    *"modules.json sentence_bert_config.json config_sentence_transformers.json".split(),
-    *"preprocessor_config.json processor_config.json chat_template.jinja *.model".split(),
-    *"tokenizer.json tokenizer_config.json special_tokens_map.json added_tokens.json".split(),
-    *"vocab.json vocab.txt merges.txt".split(),
+    "recipe.json",
+    "results.json",
+    "checksums.json",
+    "speech_data.json",
+    "modular.json",
+    "language.json",
+    "config.json",
+    "generation_config.json",
+    "adapter_config.json",
+    "*.safetensors",
+    "*.safetensors.index.json",
+    "modules.json",
+    "sentence_bert_config.json",
+    "config_sentence_transformers.json",
+    "preprocessor_config.json",
+    "processor_config.json",
+    "chat_template.jinja",
+    "*.model",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "vocab.txt",
+    "merges.txt",
     *CODE,
 )
 # \d+_\w+: modules of sentence-transformers
 MODEL_FOLDERS = re.compile(r"\.|decoder|(onnx|openvino)(/\d+_\w+)?|\d+_\w+|languages/.+")
 GRAPHS = ("onnx/*.onnx", "openvino/*.xml", "openvino/*.bin")  # the last are numbers only
 # Of the folder that `hf-echo data filter` leaves.
-DATASET_FILES = (*PAPERS, *"stats.json counts.json counts.md recipe.yaml fitted.json".split())
+DATASET_FILES = (*PAPERS, "stats.json", "counts.json", "counts.md", "recipe.yaml", "fitted.json")
 # of a static one
 SPACE_FILES = (
     *PAPERS,
-    *"requirements.txt pre-requirements.txt packages.txt Dockerfile".split(),
-    *"*.py *.css *.js *.html *.svg *.png *.jpg *.webp *.wav *.mp3 *.flac".split(),
-    *"*.mjs *.wasm *.onnx *.json *.txt".split(),
+    "requirements.txt",
+    "pre-requirements.txt",
+    "packages.txt",
+    "Dockerfile",
+    "*.py",
+    "*.css",
+    "*.js",
+    "*.html",
+    "*.svg",
+    "*.png",
+    "*.jpg",
+    "*.webp",
+    "*.wav",
+    "*.mp3",
+    "*.flac",
+    "*.mjs",
+    "*.wasm",
+    "*.onnx",
+    "*.json",
+    "*.txt",
 )
 # Files that a model needs, by its model_type; None: static embeddings, which have no config.json.
 TOKENIZER = "tokenizer_config.json"
@@ -71,7 +113,17 @@ WHAT = {
 }
 BINARY = {
     *PICKLES,
-    *".safetensors .onnx .parquet .npy .npz .png .jpg .webp .wav .mp3 .flac".split(),
+    ".safetensors",
+    ".onnx",
+    ".parquet",
+    ".npy",
+    ".npz",
+    ".png",
+    ".jpg",
+    ".webp",
+    ".wav",
+    ".mp3",
+    ".flac",
 }
 LARGEST_TEXT = 5_000_000  # bytes; larger files are vocabularies and tables, which name no paths
 # An absolute path that starts in a usual place of Linux, macOS or Windows; addresses such as https://x/home/ are not,

@@ -63,7 +63,7 @@ def tsv(path, *lines):
     return path
 
 
-KINDS = "c.tsv c.tsv.gz c.jsonl c.jsonl.gz c.json c.parquet c.tsv.GZ C.JSON".split()
+KINDS = ["c.tsv", "c.tsv.gz", "c.jsonl", "c.jsonl.gz", "c.json", "c.parquet", "c.tsv.GZ", "C.JSON"]
 
 
 @pytest.mark.parametrize("name", KINDS)

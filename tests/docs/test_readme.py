@@ -27,7 +27,7 @@ else:
     import tomli as tomllib
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = "start training languages evaluation mining hub space serving".split()
+PAGES = ["start", "training", "languages", "evaluation", "mining", "hub", "space", "serving"]
 GUIDES = ["README.md", "CONTRIBUTING.md", *(f"docs/{name}.md" for name in PAGES)]
 TEXTS = {name: (ROOT / name).read_text(encoding="utf-8") for name in GUIDES}
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -19,8 +19,34 @@ pytestmark = pytest.mark.slow  # two scripts in processes of their own
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "reproduce.md").read_text(encoding="utf-8")
-NUMBERS = "one two three four five six seven eight nine ten eleven twelve".split()
-NOMBRES = "un deux trois quatre cinq six sept huit neuf dix onze douze".split()
+NUMBERS = [
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+    "eleven",
+    "twelve",
+]
+NOMBRES = [
+    "un",
+    "deux",
+    "trois",
+    "quatre",
+    "cinq",
+    "six",
+    "sept",
+    "huit",
+    "neuf",
+    "dix",
+    "onze",
+    "douze",
+]
 TEXTS = {
     "eng": [f"The {number} dogs sleep here." for number in NUMBERS],
     "fra": [f"Les {number} chiens dorment ici." for number in NOMBRES],

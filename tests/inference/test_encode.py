@@ -19,7 +19,25 @@ from hf_echo.vocabulary import load_tokenizer
 pytestmark = pytest.mark.trains
 
 LANGUAGES = ["fra_Latn", "rus_Cyrl", None, "eng_Latn", "jpn_Jpan"]
-WORDS = "un deux quatre neuf rouge bleu chat chien кот пёс птица 猫 é ∑ <SEP> </s> 12".split()
+WORDS = [
+    "un",
+    "deux",
+    "quatre",
+    "neuf",
+    "rouge",
+    "bleu",
+    "chat",
+    "chien",
+    "кот",
+    "пёс",
+    "птица",
+    "猫",
+    "é",
+    "∑",
+    "<SEP>",
+    "</s>",
+    "12",
+]
 
 
 @pytest.fixture(scope="module")

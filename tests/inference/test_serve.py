@@ -422,9 +422,17 @@ JSON = st.recursive(
     ),
     max_leaves=8,
 )
-FIELDS = (
-    "input inputs dimensions encoding_format normalize truncate on_long prompt_name model".split()
-)
+FIELDS = [
+    "input",
+    "inputs",
+    "dimensions",
+    "encoding_format",
+    "normalize",
+    "truncate",
+    "on_long",
+    "prompt_name",
+    "model",
+]
 OBJECTS = st.dictionaries(st.sampled_from(FIELDS), JSON)
 BODIES = st.binary(max_size=40) | OBJECTS.map(lambda body: json.dumps(body).encode())
 

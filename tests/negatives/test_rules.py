@@ -227,12 +227,36 @@ def test_what_a_rule_draws(kind, text, pattern):
 
 
 def test_an_stands_before_the_sound_of_a_vowel():
-    words = "hour umbrella honest uncle 8 11 apple unimportant unidentified MRI FBI".split()
+    words = [
+        "hour",
+        "umbrella",
+        "honest",
+        "uncle",
+        "8",
+        "11",
+        "apple",
+        "unimportant",
+        "unidentified",
+        "MRI",
+        "FBI",
+    ]
     assert {article_for(word) for word in words} == {"an"}
 
 
 def test_a_stands_before_the_sound_of_a_consonant():
-    words = "user university one European house unit useful 1 NATO UN dog".split()
+    words = [
+        "user",
+        "university",
+        "one",
+        "European",
+        "house",
+        "unit",
+        "useful",
+        "1",
+        "NATO",
+        "UN",
+        "dog",
+    ]
     assert {article_for(word) for word in words} == {"a"}
 
 

@@ -18,7 +18,20 @@ from hypothesis import strategies as st
 from hf_echo.data.pair_writer import write_pairs
 from hf_echo.search import open_pairs, pair_scores, score_pairs
 
-WORDS = "red blue old small cat dog fish bird runs sleeps sings sees".split()
+WORDS = [
+    "red",
+    "blue",
+    "old",
+    "small",
+    "cat",
+    "dog",
+    "fish",
+    "bird",
+    "runs",
+    "sleeps",
+    "sings",
+    "sees",
+]
 CODES = ("fra_Latn", "eng_Latn")
 
 

@@ -2,7 +2,24 @@
 
 import numpy as np
 
-WORDS = "red blue old small cat dog bird fish sleeps runs eats waits house tree river stone".split()
+WORDS = [
+    "red",
+    "blue",
+    "old",
+    "small",
+    "cat",
+    "dog",
+    "bird",
+    "fish",
+    "sleeps",
+    "runs",
+    "eats",
+    "waits",
+    "house",
+    "tree",
+    "river",
+    "stone",
+]
 
 
 def encode(texts, lang=None):

@@ -164,7 +164,7 @@ def test_the_command_segments_by_the_saved_model(trained, run, tmp_path):
     code, _, err = run("segment", tmp_path / "a.txt", *words)
 
     assert code == 0, err
-    assert (tmp_path / "out").read_text().split() == "The cat sees a dog.".split()
+    assert (tmp_path / "out").read_text().split() == ["The", "cat", "sees", "a", "dog."]
 
 
 def test_loss_is_smoothed_binary_cross_entropy(trained):

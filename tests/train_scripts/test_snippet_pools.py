@@ -15,7 +15,7 @@ from ..refusals import refuses
 
 pytestmark = pytest.mark.trains
 
-NAMES = "alpha beta gamma delta epsilon zeta eta theta".split()
+NAMES = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta"]
 
 
 @pytest.fixture(autouse=True)

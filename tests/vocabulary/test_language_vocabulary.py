@@ -11,7 +11,7 @@ from hf_echo.vocabulary.match import language_vocabulary
 
 from ..refusals import refusals
 
-OLD = "haus katze rot hund".split()
+OLD = ["haus", "katze", "rot", "hund"]
 NEW = [*OLD, "wasser", "brot"]
 
 

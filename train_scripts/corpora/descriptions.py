@@ -27,7 +27,16 @@ from hf_echo.negatives.written import clean_reply
 
 logger = logging.getLogger(__name__)
 
-PAPER_LANGUAGES = "fra_Latn deu_Latn hin_Deva ita_Latn por_Latn spa_Latn tha_Thai".split()  # OS A.3
+# OS A.3
+PAPER_LANGUAGES = [
+    "fra_Latn",
+    "deu_Latn",
+    "hin_Deva",
+    "ita_Latn",
+    "por_Latn",
+    "spa_Latn",
+    "tha_Thai",
+]
 PLAIN = {"delimiter": "\t", "quoting": 3, "keep_default_na": False}  # quotes and "NA" are text
 READERS = {".jsonl": ("json", {}), ".parquet": ("parquet", {}), ".tsv": ("csv", PLAIN)}
 TEXT_COLUMNS = ("source", "code", "text", "target")

@@ -31,7 +31,16 @@ from hf_echo.data.tables import as_list
 _STARRED = ("equation", "align", "multline", "gather", "eqnarray", "flalign", "alignat")
 ENVIRONMENTS = {*_STARRED, *(f"{name}*" for name in _STARRED), "displaymath", "math"}
 VERBATIM = frozenset(
-    "verbatim verbatim* Verbatim lstlisting minted comment filecontents filecontents*".split()
+    {
+        "verbatim",
+        "verbatim*",
+        "Verbatim",
+        "lstlisting",
+        "minted",
+        "comment",
+        "filecontents",
+        "filecontents*",
+    }
 )
 CLOSERS = {"$": "$", "$$": "$$", r"\(": r"\)", r"\[": r"\]"}
 

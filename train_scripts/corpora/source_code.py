@@ -212,7 +212,7 @@ def _is_docstring(node: Any) -> bool:
 
 
 MAX_SIZE = 100  # OS A.3
-_ENDINGS = frozenset(b", ; ) ] }".split())
+_ENDINGS = frozenset((b",", b";", b")", b"]", b"}"))
 CODE_LANGUAGES = tuple(GRAMMARS)
 SUFFIXES = {
     "python": (".py", ".pyi"),

@@ -24,7 +24,15 @@ __all__ = ["KINDS", "LANGUAGES", "SPLITS", "builtin_nway", "builtin_parallel", "
 
 LANGUAGES = (
     ENGLISH,
-    *"fra_Latn deu_Latn spa_Latn ita_Latn tur_Latn rus_Cyrl ell_Grek zho_Hans jpn_Jpan".split(),
+    "fra_Latn",
+    "deu_Latn",
+    "spa_Latn",
+    "ita_Latn",
+    "tur_Latn",
+    "rus_Cyrl",
+    "ell_Grek",
+    "zho_Hans",
+    "jpn_Jpan",
 )
 SPLITS = ("train", "dev", "test")
 KINDS = ("negation", "antonym", "number", "entity", "tense")

@@ -23,7 +23,24 @@ LABELS = lookup("""
 """)
 # Japanese is written in several scripts at once; a label names the one that prevails in the sentence.
 LABELS |= {f"jpn_{script}": "jpn_Jpan" for script in ("Hani", "Hira", "Kana")}
-NO_LATIN = frozenset("bel bul cmn ell heb hye jpn khm kor lzh pes rus wuu yue".split())
+NO_LATIN = frozenset(
+    {
+        "bel",
+        "bul",
+        "cmn",
+        "ell",
+        "heb",
+        "hye",
+        "jpn",
+        "khm",
+        "kor",
+        "lzh",
+        "pes",
+        "rus",
+        "wuu",
+        "yue",
+    }
+)
 TICO = {"ti_ER": "tir_Ethi_ER", "ti_ET": "tir_Ethi_ET", "pt_BR": "por_Latn"}
 TICO_NOT = {"nus", "ti"}  # files of them are no translations of the English lines
 # From this line on the Somali lines stand one line before their English.

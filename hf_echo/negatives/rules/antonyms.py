@@ -8,39 +8,24 @@ from random import Random
 from .clauses import BE, DETERMINERS, HAVE, PREPOSITIONS, SUBJECTS, is_base
 from .entities import swap_gender
 from .sentence import Sentence, cased
-from .word_lists import ANTONYMS, FIXED_PHRASES, FORMS, GENDER, VERB_ANTONYMS, VERBS
+from .word_lists import ANTONYMS, FIXED_PHRASES, FORMS, GENDER, VERB_ANTONYMS, VERBS, word_set
 
 Edits = dict[int, str]
 
-_AFTER_BE = frozenset(
-    "is are was were be been being am 's 're 'm not n't so very too more most quite really how as".split()
-)
-_OWNERS = frozenset("the his her your my their our its".split())
-_INFINITIVE_BEFORE = frozenset(
-    "to not n't will would can could should must may might 'll 'd and please don't let's".split()
-)
-_PERSONS = frozenset(
-    "man woman men women people person lady gentleman boy girl couple couples friend friends guy guys children child "
-    "gentlemen ladies mother father son daughter brother sister king queen actor male female player".split()
-)
-_SIDES = frozenset("left right front back top bottom".split())
+_AFTER_BE = word_set("after_be")
+_OWNERS = word_set("owners")
+_INFINITIVE_BEFORE = word_set("infinitive_before")
+_PERSONS = word_set("persons")
+_SIDES = word_set("sides")
 # words with other parts of speech too: only after "be" or an article, not before an object
-_ALSO_VERBS = frozenset(
-    "open clean empty dry clear complete direct separate lower free warm cool close kind even mine last major like "
-    "few back front down up".split()
-)
-_PREPOSITIONAL = frozenset(
-    "with without inside outside above below over under despite behind including excluding".split()
-)
+_ALSO_VERBS = word_set("also_verbs")
+_PREPOSITIONAL = word_set("prepositional")
 # verbs and adjectives that need "with"
-_ASK_FOR_WITH = frozenset(
-    "agree agreed deal comply cope start begin along associated compared filled covered married met replaced started "
-    "began up out wrong".split()
-)
+_ASK_FOR_WITH = word_set("ask_for_with")
 # "add x to y" and "remove x from y": the preposition changes with the verb
 _VERB_PREPOSITIONS = {
-    **dict.fromkeys("add send lend sell".split(), ("to", "from")),
-    **dict.fromkeys("remove receive borrow buy".split(), ("from", "to")),
+    **dict.fromkeys(["add", "send", "lend", "sell"], ("to", "from")),
+    **dict.fromkeys(["remove", "receive", "borrow", "buy"], ("from", "to")),
 }
 _VERB_FORMS = {
     word for word, bases in FORMS.items() if not VERB_ANTONYMS.keys().isdisjoint(bases.values())
@@ -78,11 +63,11 @@ def _preposition_fits(s: Sentence, k: int) -> bool:
 
 
 # beside these words
-_COMPARED = frozenset("than important likely difficult expensive useful often".split())
-_CLIMBED = frozenset("walk walked walking climb climbing went going running ran".split())
+_COMPARED = word_set("compared_with_more")
+_CLIMBED = word_set("climbed")
 _JUDGED = _AFTER_BE | DETERMINERS
-_COUNTED = frozenset("people of men women children".split())
-_BEHIND_RIGHT_SIDE = frozenset("side hand of arm leg foot eye wing . corner button click".split())
+_COUNTED = word_set("counted_after_right")
+_BEHIND_RIGHT_SIDE = word_set("behind_right_side")
 
 
 def _word_antonym(s: Sentence, k: int, low: str) -> str | None:

@@ -7,7 +7,7 @@ from random import Random
 
 from .clauses import Verb, after_adverbs, finite_verbs, has_negation, is_base
 from .sentence import Sentence, cased
-from .word_lists import FORMS, VERBS
+from .word_lists import FORMS, VERBS, word_set
 
 Edits = dict[int, str]
 
@@ -15,10 +15,10 @@ _CONTRACTED = {"can": "can't", "will": "won't", "shall": "shan't"}
 _DO_NOT = {"s": "does not", "past": "did not", "present": "do not", "imperative": "do not"}
 _POLARITY = {"any": "some", "anything": "something", "anyone": "someone", "anybody": "somebody"}
 # before these words, "not" cannot be removed
-_NEEDS_NEGATION = frozenset("yet either anymore ever longer much until but nor neither at".split())
-_AFTER_NOT = frozenset("only just even until to necessarily yet all so".split())
+_NEEDS_NEGATION = word_set("needs_negation")
+_AFTER_NOT = word_set("after_not")
 # adverbs that stand between the auxiliary and "not"
-_MIDDLE = frozenset("also still probably likely certainly currently apparently clearly".split())
+_MIDDLE = word_set("adverbs_before_not")
 
 
 def negation(s: Sentence, rng: Random) -> Iterator[Edits]:
@@ -213,10 +213,7 @@ def _add_modal_to_verb(s: Sentence, v: Verb, new: str, rng: Random) -> Edits | N
 # --- tense --------------------------------------------------------------------------------------------------
 
 # with these words another tense would contradict the sentence
-_TIME_WORDS = frozenset(
-    "yesterday today tomorrow tonight now ago last next currently since recently soon already used later once when if "
-    "until while as before after every always usually often never born".split()
-)
+_TIME_WORDS = word_set("time_words")
 _BE_TENSE = {"is": "was", "are": "were", "am": "was", "'m": " was", "'s": " was", "'re": " were"}
 
 

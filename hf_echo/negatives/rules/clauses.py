@@ -21,42 +21,29 @@ from .word_lists import (
     FORMS,
     MALE_NAMES,
     SURNAMES,
+    word_set,
+    words,
 )
 
 BE = dict.fromkeys(("is", "are", "am", "'m", "'re"), "present") | {"was": "past", "were": "past"}
-MODALS = frozenset("can could will would shall should may might must ca wo cannot 'll".split())
+MODALS = word_set("modals")
 HAVE = {"have": "present", "'ve": "present", "has": "s", "had": "past"}
 DO = {"do": "present", "does": "s", "did": "past"}
 AUXILIARIES = frozenset([*BE, *MODALS, *HAVE, *DO, "'d"])
 
-DETERMINERS = frozenset(
-    "the a an this these those his her its their our my your some any every each no another all both".split()
-)
-OBJECTS = frozenset("him her it them me us you himself herself itself themselves myself".split())
-SUBJECTS_SINGULAR = frozenset("he she it everyone everybody someone somebody who which".split())
-SUBJECTS_PLURAL = frozenset("i you we they".split())
+DETERMINERS = word_set("determiners")
+OBJECTS = word_set("object_pronouns")
+SUBJECTS_SINGULAR = word_set("subjects_singular")
+SUBJECTS_PLURAL = word_set("subjects_plural")
 SUBJECTS = SUBJECTS_SINGULAR | SUBJECTS_PLURAL
-PREPOSITIONS = frozenset(
-    "in on at to for from with about into of by after before during against over under through between as without "
-    "within near around towards toward until since up down out off back away".split()
-)
-ADVERBS = frozenset(
-    "also still just even never always often really only usually now then soon already actually probably likely "
-    "certainly clearly currently reportedly apparently finally simply sometimes rarely once ever almost generally "
-    "normally typically later first recently eventually merely thus therefore".split()
-)
-QUESTION_WORDS = frozenset("why where when what which who how whom whose".split())
+PREPOSITIONS = word_set("prepositions")
+ADVERBS = word_set("adverbs")
+QUESTION_WORDS = word_set("question_words")
 _NAMES = frozenset(MALE_NAMES + FEMALE_NAMES + SURNAMES + COUNTRIES + CITIES + BIBLE_NAMES)
 # after these a pronoun is an object and the next verb has no tense: "let it go", "to help you find"
-_CAUSATIVES = frozenset(
-    "let lets make makes made making help helps helped helping see saw seen sees hear heard watch watched have had "
-    "get gets want wants than with of for about between like letting seeing hearing watching to".split()
-)
+_CAUSATIVES = word_set("causatives")
 _CLOSED = DETERMINERS | OBJECTS | SUBJECTS | PREPOSITIONS | MODALS | set(HAVE) | set(DO) | set(BE)
-_CLOSED |= set(
-    "and or but to not n't if that be been being get got gets getting having because while when".split()
-)
-_CLOSED |= set("than so what how why where of".split())
+_CLOSED |= set(words("other_closed_words"))
 # these may have a verb form without tense some words later: "to let users create"
 _BARE = (
     _CAUSATIVES
@@ -65,12 +52,10 @@ _BARE = (
 )
 SUBJECT_BEGINNINGS = SUBJECTS | DETERMINERS | {"there", "that", "anyone", "anybody"}
 NOT_BEHIND_MODALS = PREPOSITIONS | DETERMINERS | {"", ".", ",", "?", "!", "and", "or"}
-_BEFORE_IS = frozenset("he she it that there everything everyone here".split())
+_BEFORE_IS = word_set("before_is")
 # nouns and adjectives at the start of a line: "Last in the list"
-_NO_COMMANDS = frozenset("last head back love hope care risk".split())
-_NEGATIVE = frozenset(
-    "never no nor neither none nothing nobody hardly nowhere without n't not unless".split()
-)
+_NO_COMMANDS = word_set("no_commands")
+_NEGATIVE = word_set("negative_words")
 
 
 class Verb(NamedTuple):

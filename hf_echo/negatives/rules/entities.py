@@ -8,7 +8,7 @@ from random import Random
 from . import word_lists as words
 from .clauses import DETERMINERS, PREPOSITIONS, SUBJECTS, finite_verbs
 from .sentence import Sentence, cased
-from .word_lists import FORMS
+from .word_lists import FORMS, word_set
 
 Edits = dict[int, str]
 
@@ -44,14 +44,10 @@ _LONG_NAMES = {name.split()[0] for name in _NAMES if " " in name}
 _SURNAMES = tuple(words.SURNAMES)
 _SIBLINGS = {word: tuple(group) for group in words.SIBLINGS for word in group}
 # names that are also ordinary words: not replaced at the start of a sentence or alone
-_ALSO_WORDS = frozenset(
-    "Will May Rose Jean Mark Bill Young Long White Green Brown Word Apple Turkey Jordan".split()
-)
+_ALSO_WORDS = word_set("names_also_words")
 _SPOKEN = tuple(words.SPOKEN)
-_SPEAKING = frozenset(
-    "learn learns learned learning speak speaks spoke speaking understand study into".split()
-)
-_SAYING = frozenset("said says told added tweeted wrote explained argued".split())
+_SPEAKING = word_set("speaking")
+_SAYING = word_set("saying")
 _BEFORE_NO_SPEAKER = PREPOSITIONS | {"the", "a", "an"}
 _ALTERNATIVES = 3
 
@@ -92,8 +88,8 @@ def _is_noun_here(s: Sentence, k: int) -> bool:
     return s.before(k) in DETERMINERS or s.before(k) in _ADJECTIVES
 
 
-_BEFORE_VERBS = frozenset("to not n't will can 'll".split())
-_ADJECTIVES = frozenset("red blue green white black old new young big small two".split())
+_BEFORE_VERBS = word_set("before_verbs")
+_ADJECTIVES = word_set("adjectives_of_persons")
 
 
 def _others(name: str, group: tuple[str, ...], s: Sentence, rng: Random) -> list[str]:
@@ -210,10 +206,7 @@ _YOU_THEY = {
     "yourselves": "themselves",
 }
 _OPENING_QUOTES = frozenset("\"'“‘")
-_FEMALE_OBJECT_ENDS = frozenset(
-    "the a an to in on at for from with about and or but that who when if as is was will would again back into by of "
-    "not n't very than so how what where why because before after since until while out up down off".split()
-)
+_FEMALE_OBJECT_ENDS = word_set("female_object_ends")
 
 
 def pronoun(s: Sentence, rng: Random) -> Iterator[Edits]:

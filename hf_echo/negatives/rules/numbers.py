@@ -8,25 +8,23 @@ from random import Random
 
 from .clauses import DETERMINERS
 from .sentence import Sentence, cased
-from .word_lists import MONTHS, WEEKDAYS
+from .word_lists import MONTHS, WEEKDAYS, word_set, words
 
 Edits = dict[int, str]
 
-_CARDINALS = "two three four five six seven eight nine ten eleven twelve".split()
-_TEENS = "thirteen fourteen fifteen sixteen seventeen eighteen nineteen".split()
-_TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
-_SCALES = "hundred thousand million billion trillion".split()
-_ORDINALS = "second third fourth fifth sixth seventh eighth ninth tenth".split()
-_MULTIPLES = "hundreds thousands millions billions".split()
+_CARDINALS = words("cardinals")
+_TEENS = words("teens")
+_TENS = words("tens")
+_SCALES = words("number_scales")
+_ORDINALS = words("ordinals")
+_MULTIPLES = words("multiples")
 _TIMES = {"twice": ("three times", "four times"), "once": ("twice", "three times")}
 _WORDS = frozenset([*_CARDINALS, *_TEENS, *_TENS, *_SCALES, *_MULTIPLES, *_ORDINALS])
-_WORDS |= frozenset("first all twice once half double triple dozen".split())
-_ALL_OF = frozenset("the these those of my his her their our your".split())
-_WHICH_UNIT = frozenset("last next a this per every each".split())
+_WORDS |= word_set("other_number_words")
+_ALL_OF = word_set("all_of")
+_WHICH_UNIT = word_set("which_unit")
 # before these words, "once" is a conjunction and not a number
-_AFTER_CONJUNCTION = frozenset(
-    "the you a an upon it again they he she we i your this that more".split()
-)
+_AFTER_CONJUNCTION = word_set("after_conjunction")
 _FRACTIONS = {
     "half": ("a third", "a quarter"),
     "double": ("triple",),
@@ -34,8 +32,8 @@ _FRACTIONS = {
     "dozen": ("hundred",),
 }
 _PARTS = frozenset(["half", "third", "quarter", *_ORDINALS])
-_UNITS = "second minute hour day week month year decade century".split()
-_UNIT_PLURALS = "seconds minutes hours days weeks months years decades centuries".split()
+_UNITS = words("time_units")
+_UNIT_PLURALS = words("time_unit_plurals")
 _PERIODS = {
     "daily": "weekly",
     "weekly": "monthly",
@@ -49,15 +47,12 @@ _DAYS = {
     "today": ("this week", "this month"),
 }
 # part of a range, a score, a path or a formula
-_GLUE = frozenset("- – / . _ = + # [ \\".split())
-_GLUE_BEHIND = frozenset("– / _ = + ] \\".split())
-_YEAR_BEFORE = frozenset(
-    "in since of by until till from year before after during early late mid for and to summer winter spring autumn "
-    "the ( , -".split()
-) | {month.lower() for month in MONTHS}
+_GLUE = frozenset({"-", "–", "/", ".", "_", "=", "+", "#", "[", "\\"})
+_GLUE_BEHIND = frozenset({"–", "/", "_", "=", "+", "]", "\\"})
+_YEAR_BEFORE = word_set("year_before") | {month.lower() for month in MONTHS}
 # months that are also words, names or short forms; and what stands before a month
-_ALSO_NAMES = frozenset("May March Jan Mar Dec Sept August April June".split())
-_BEFORE_MONTH = frozenset("in last next since until this of by".split())
+_ALSO_NAMES = word_set("months_also_names")
+_BEFORE_MONTH = word_set("before_month")
 _NUMBER = re.compile(r"\d+(?:[.,:]\d+)*$")
 _ORDINAL = re.compile(r"(\d+)(st|nd|rd|th)$")
 

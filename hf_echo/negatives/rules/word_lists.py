@@ -1,5 +1,5 @@
-"""Word lists of the rules, read from `words.yaml`: antonyms, words of one kind that can replace each other, and the
-forms of some six hundred frequent verbs.
+"""Word lists of the rules, read from `words.yaml`: antonyms, words of one kind that can replace each
+other, the forms of some six hundred frequent verbs, and the words that a rule looks for beside them.
 
 Words that are mostly nouns in running text (``time``, ``point``, ``place``) are no verbs here: a rule that takes a noun
 for a verb writes bad English, while a rule that misses a verb writes nothing.
@@ -17,6 +17,10 @@ _LISTS: dict[str, str | list[str]] = read_yaml(Path(__file__).with_name("words.y
 
 def words(name: str) -> list[str]:
     return _LISTS[name].split()
+
+
+def word_set(name: str) -> frozenset[str]:
+    return frozenset(words(name))
 
 
 def phrases(name: str) -> list[str]:

@@ -60,7 +60,16 @@ def test_a_card_is_written_without_upload(filtered, succeeds, files):
 
 def test_a_sample_has_equal_shares(succeeds, files):
     out = succeeds(
-        *"sample pairs.parquet --out s --method temperature --exponent 0 --rows 50".split()
+        "sample",
+        "pairs.parquet",
+        "--out",
+        "s",
+        "--method",
+        "temperature",
+        "--exponent",
+        "0",
+        "--rows",
+        "50",
     )
 
     assert "50 rows in s/data" in out

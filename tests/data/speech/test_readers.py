@@ -120,7 +120,7 @@ def test_codes_of_common_voice_are_known(split_column):
 @pytest.fixture
 def common_voice(tmp_path):
     """Two languages under one folder, with tables of three splits and one of durations."""
-    header = "client_id path sentence up_votes locale segment".split()
+    header = ["client_id", "path", "sentence", "up_votes", "locale", "segment"]
     for locale, pitch in (("de", 200), ("sw", 400)):
         write(tmp_path / locale / "clips" / f"{locale}1.mp3", pitch)
         for split in ("train", "dev", "other"):

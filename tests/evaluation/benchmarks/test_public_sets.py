@@ -118,7 +118,22 @@ HELLASWAG = {
     "split": "val",
     "split_type": "indomain",
 }
-PROGRAM = "if a : NEW_LINE INDENT b ( ) NEW_LINE DEDENT c ( ) NEW_LINE".split()
+PROGRAM = [
+    "if",
+    "a",
+    ":",
+    "NEW_LINE",
+    "INDENT",
+    "b",
+    "(",
+    ")",
+    "NEW_LINE",
+    "DEDENT",
+    "c",
+    "(",
+    ")",
+    "NEW_LINE",
+]
 
 # set -> (files, the rows that must come of the test split, and of WIC the validation split)
 COPIES = {
@@ -195,7 +210,7 @@ COPIES = {
                 {
                     "idx": "9-Python-1/9-C#-1",
                     "docstring_tokens": PROGRAM,
-                    "code_tokens": "b ( ) ; NEW_LINE".split(),
+                    "code_tokens": ["b", "(", ")", ";", "NEW_LINE"],
                 }
             ],
             "snippet_level/C/val.jsonl": [
@@ -221,8 +236,8 @@ COPIES = {
         [
             {
                 "lang": "deu_Latn",
-                "tokens": "weck mich um neun uhr auf".split(),
-                "tags": "O O O B-time I-time O".split(),
+                "tokens": ["weck", "mich", "um", "neun", "uhr", "auf"],
+                "tags": ["O", "O", "O", "B-time", "I-time", "O"],
             },
             {"lang": "eng_Latn", "tokens": ["up"], "tags": ["O"]},
             {"lang": "jpn_Jpan", "tokens": ["九", "時", "に"], "tags": ["B-time", "I-time", "O"]},

@@ -185,8 +185,8 @@ def token_words(encoder, tokenizer, words, lang):
 
 def test_error_rate_of_a_pair_step_by_step(encoder, toy_tokenizer):
     """A word of several tokens is among them."""
-    source = "one red catbird sleeps".split()
-    target = "un chat oiseau rouge dort".split()
+    source = ["one", "red", "catbird", "sleeps"]
+    target = ["un", "chat", "oiseau", "rouge", "dort"]
     row = {
         "src_lang": "eng_Latn",
         "tgt_lang": "fra_Latn",

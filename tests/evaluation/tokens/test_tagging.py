@@ -25,12 +25,12 @@ def test_spans_as_conlleval_reads_them(tags, expected):
     assert spans(tags.split()) == expected
 
 
-GOLD = ["B-A I-A O B-B".split(), "O B-A".split()]
+GOLD = [["B-A", "I-A", "O", "B-B"], ["O", "B-A"]]
 
 
 def test_scores_by_hand():
     """3 spans, 3 guessed, 2 right; 4 of 6 words."""
-    guess = ["B-A I-A B-B O".split(), "O B-A".split()]
+    guess = [["B-A", "I-A", "B-B", "O"], ["O", "B-A"]]
 
     scores = span_scores(GOLD, guess)
 
@@ -44,7 +44,7 @@ def test_scores_by_hand():
 
 def test_precision_counts_guesses():
     """1 of 2 guesses is right, and 1 of 3 spans."""
-    scores = span_scores(GOLD, ["B-A I-A B-B O".split(), "O O".split()])
+    scores = span_scores(GOLD, [["B-A", "I-A", "B-B", "O"], ["O", "O"]])
 
     assert scores.precision == pytest.approx(1 / 2)
     assert scores.recall == pytest.approx(1 / 3)
@@ -90,7 +90,9 @@ def tagged(toy, lang, part):
     for meaning in toy.split(part):
         if meaning[0] != 2 and meaning[1] != 3:
             words = [*toy.say(meaning, lang)[:-1].split(), "."]
-            rows.append({"tokens": words, "tags": "B-NUM O B-DO I-DO O".split(), "lang": lang})
+            rows.append(
+                {"tokens": words, "tags": ["B-NUM", "O", "B-DO", "I-DO", "O"], "lang": lang}
+            )
     return rows
 
 

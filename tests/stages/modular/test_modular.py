@@ -25,9 +25,31 @@ pytestmark = pytest.mark.trains
 COMMAND = "modular"
 
 WORDS = {
-    "eng_Latn": "house cat red dog sees big blue eats bread water".split(),
-    "deu_Latn": "haus katze rot hund sieht gross blau isst brot wasser".split(),
-    "fra_Latn": "maison chat rouge chien voit grand bleu mange pain eau".split(),
+    "eng_Latn": ["house", "cat", "red", "dog", "sees", "big", "blue", "eats", "bread", "water"],
+    "deu_Latn": [
+        "haus",
+        "katze",
+        "rot",
+        "hund",
+        "sieht",
+        "gross",
+        "blau",
+        "isst",
+        "brot",
+        "wasser",
+    ],
+    "fra_Latn": [
+        "maison",
+        "chat",
+        "rouge",
+        "chien",
+        "voit",
+        "grand",
+        "bleu",
+        "mange",
+        "pain",
+        "eau",
+    ],
 }
 SETTINGS = dict(
     vocab_size=120, mlm_steps=4, batch_size=32, alignment_batch_size=32, learning_rate=1e-2
