@@ -21,6 +21,7 @@ from datasets import Dataset
 from tqdm.auto import tqdm
 from transformers import PreTrainedTokenizerFast
 
+from ..utils.bars import hidden
 from .normal_form import normal_forms
 
 logger = logging.getLogger(__name__)
@@ -215,7 +216,7 @@ def _tokenize(
         cut += sum(len(ids) > max_length for ids in rows)
         return Ragged.of(ids[:max_length] for ids in rows)
 
-    bar = tqdm(total=len(dataset), desc="Tokenizing", unit="pair", disable=not progress)
+    bar = tqdm(total=len(dataset), desc="Tokenizing", unit="pair", disable=hidden(progress))
     for batch in dataset.iter(batch_size=20_000):
         for name, numbers in names.items():
             labels = [numbers.setdefault(value, len(numbers)) for value in batch[name]]

@@ -16,6 +16,7 @@ from typing import Any
 from tqdm.auto import tqdm
 
 from ..languages import ENGLISH
+from ..utils.bars import hidden
 from ..utils.files import write_whole
 from ..utils.results import Result, Table
 from .nway_texts import common_ids, pairs_of_table
@@ -134,7 +135,7 @@ def evaluate_translation(
     """
     texts, pairs, skipped = pairs_of_table(rows, target_lang, source_langs, direction)
     results = []
-    for source, target in tqdm(pairs, desc="Translation", disable=not progress):
+    for source, target in tqdm(pairs, desc="Translation", disable=hidden(progress)):
         # The sentences that both languages have.
         ids = common_ids(texts[source], texts[target])
         originals = [texts[source][key] for key in ids]

@@ -26,6 +26,7 @@ from ..modeling.modeling_echo_base import check_finite, why_unreadable
 from ..modeling.packed_echo import MAX_TOKENS, MIN_TOKENS, can_pack, length_batches, packed_encoder
 from ..modeling.precision_echo import bf16_is_faster, has_fast_bf16  # noqa: F401 (others import it from here)
 from ..modeling.prompting_echo import langs_of, texts_of
+from ..utils.bars import hidden
 from ..utils.choices import OnLong
 from ..utils.cores import one_per_core
 from ..utils.devices import chosen_device
@@ -249,7 +250,7 @@ def encode(  # noqa: PLR0913 (the options of `hf-echo encode`)
     pieces = list(pieces_of(tokenizer, texts, lang, limit, on_long))
     sums = np.zeros((len(texts), size), np.float32)
     weight = np.zeros(len(texts), np.float32)
-    new_bar = tqdm(total=len(texts), desc="Encoding", unit="text", disable=progress is not True)
+    new_bar = tqdm(total=len(texts), desc="Encoding", unit="text", disable=hidden(progress is True))
     bar = new_bar if isinstance(progress, bool) else progress
     text_of_piece = np.array([row for row, _ in pieces])
     lengths = np.array([len(ids) for _, ids in pieces])

@@ -19,6 +19,7 @@ from transformers import AutoConfig
 import hf_echo
 
 from ..data.texts import open_lines
+from ..utils.bars import hidden
 from ..utils.executors import LocalExecutor, RayExecutor
 from ..utils.files import RAW, check_output, only_run, remove_work, write_json, write_whole
 from ..utils.fingerprint import fingerprint
@@ -91,7 +92,7 @@ def encode_file(  # noqa: PLR0913 (the options of `hf-echo encode`)
             total=len(lines),
             desc="Encoding",
             unit="text",
-            disable=not (progress and executor.local),
+            disable=hidden(progress and executor.local),
         ) as bar:
             make = partial(
                 _encoded_part, lines, encoder, lang, normalize, bar=bar if executor.local else None

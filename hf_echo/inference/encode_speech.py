@@ -16,6 +16,7 @@ from ..data.speech import audio_length, audio_pieces, read_audio
 from ..modeling import EchoAudioFeatureExtractor, EchoSpeechEncoder
 from ..modeling.generation_echo import check_numbers
 from ..modeling.modeling_echo_base import check_finite
+from ..utils.bars import hidden
 from ..utils.files import make_once
 from ..utils.vectors import unit_length
 from .encode import opening, pick_device, pick_dtype
@@ -114,7 +115,9 @@ def encode_speech(
     lengths = [audio_length(item, rate, name=f"audio {row}") for row, item in enumerate(audio, 1)]
     sums = np.zeros((len(audio), size), np.float32)
     weight = np.zeros(len(audio), np.float32)
-    bar = tqdm(total=round(sum(lengths) / rate), desc="Encoding", unit="s", disable=not progress)
+    bar = tqdm(
+        total=round(sum(lengths) / rate), desc="Encoding", unit="s", disable=hidden(progress)
+    )
     limit = round(longest * rate)
     steps = count()
 

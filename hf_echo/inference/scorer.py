@@ -18,6 +18,7 @@ from transformers import AutoConfig
 
 from ..modeling import BlaserModel
 from ..modeling.prompting_echo import langs_of, texts_of
+from ..utils.bars import hidden
 from ..utils.vectors import unit_length
 from .any_encoder import any_encoder
 from .encode import opening
@@ -77,7 +78,9 @@ class EchoScorer:
             )
         # Blocks of rows, so that the memory does not grow with them.
         scores = np.empty(lengths[0], np.float32)
-        with tqdm(total=len(scores), desc="Scoring", unit="row", disable=not self.progress) as bar:
+        with tqdm(
+            total=len(scores), desc="Scoring", unit="row", disable=hidden(self.progress)
+        ) as bar:
             for start in range(0, len(scores), self.batch):
                 rows = slice(start, start + self.batch)
                 scores[rows] = self._block([(texts[rows], langs[rows]) for texts, langs in columns])

@@ -26,6 +26,7 @@ from ..modeling.packed_echo import has_hooks
 from ..modeling.prompting_echo import is_blank, langs_of, texts_of
 from ..modeling.reranking_echo import decode_embeddings
 from ..modeling.translation_echo_speech import SPEECH, EchoSpeechForTranslation
+from ..utils.bars import hidden
 from ..utils.cores import one_per_core
 from .encode import encode, open_tokenizer, opening, padded, pick_device, pick_dtype, pieces_of
 
@@ -207,7 +208,7 @@ class Decoding:
         )
         results = one_per_core(written, batches) if in_threads else map(written, batches)
         translations = [""] * len(embeddings)
-        bar = tqdm(results, "Translating", len(batches), disable=not self.progress)
+        bar = tqdm(results, "Translating", len(batches), disable=hidden(self.progress))
         for rows, texts in zip(batches, bar, strict=True):
             for row, text in zip(rows, texts, strict=True):
                 translations[row] = text
@@ -229,7 +230,7 @@ class Decoding:
         order = sorted(range(len(ids_of_texts)), key=lambda row: len(ids_of_texts[row]))
         starts = range(0, len(order), self.batch_size)
         translations = [""] * len(texts)
-        for start in tqdm(starts, desc="Translating", disable=not self.progress):
+        for start in tqdm(starts, desc="Translating", disable=hidden(self.progress)):
             rows = order[start : start + self.batch_size]
             ids, mask = padded([ids_of_texts[row] for row in rows], tokenizer.pad_token_id)
             device = self.model.device

@@ -21,11 +21,22 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..utils.bars import hidden
 from ..utils.extras import extra
 from ..utils.files import write_whole
 
 RETRY_TEMPERATURE = 0.7
-COUNTS = "rows answered failed not_asked requests from_cache invalid_replies prompt_tokens completion_tokens".split()
+COUNTS = [
+    "rows",
+    "answered",
+    "failed",
+    "not_asked",
+    "requests",
+    "from_cache",
+    "invalid_replies",
+    "prompt_tokens",
+    "completion_tokens",
+]
 SILENCE = 20  # consecutive rows without a reply, after which the endpoint counts as down
 
 Messages = list[dict[str, str]]
@@ -207,7 +218,7 @@ def write_rows(  # noqa: PLR0913 (the options of the commands that ask a model)
         write_whole(out) as unfinished,
         open(unfinished, "w", encoding="utf-8") as rows,
         open(failures, "w", encoding="utf-8") as failed,
-        tqdm(total=total, unit="row", disable=not progress) as bar,
+        tqdm(total=total, unit="row", disable=hidden(progress)) as bar,
     ):
         answer = partial(_answer, model, replies, sampling)
         for job, outcome in _in_order(jobs, answer, concurrency):

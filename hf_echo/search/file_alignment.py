@@ -25,6 +25,7 @@ from ..data.segmentation import rule_segmenter, trimmed
 from ..data.texts import open_text_rows
 from ..inference.encoders import Encode
 from ..modeling.prompting_echo import is_blank
+from ..utils.bars import hidden
 from ..utils.executors import LocalExecutor, RayExecutor
 from ..utils.files import check_output
 from ..utils.results import Result
@@ -176,7 +177,7 @@ def align_files(  # noqa: PLR0913 (the options of `hf-echo align`)
             write = stack.enter_context(write_pairs(out, langs))
             write([], [], [])  # the names of the columns
         numbers = range(len(documents))
-        for number in tqdm(numbers, "Aligning", unit="document", disable=not progress):
+        for number in tqdm(numbers, "Aligning", unit="document", disable=hidden(progress)):
             beads = _beads_of_document(sides, number, largest)
             pairs = [bead for bead in beads if bead.is_pair]
             kept = pairs

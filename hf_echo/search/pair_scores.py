@@ -38,6 +38,7 @@ from ..inference.encoders import Encode
 from ..inference.scorer import EchoScorer, embed_columns, open_encoder
 from ..languages import as_code
 from ..modeling.prompting_echo import is_blank
+from ..utils.bars import hidden
 from ..utils.files import make_once, only_run, remove_work
 from ..utils.fingerprint import fingerprint
 from ..utils.results import Result
@@ -244,7 +245,7 @@ def score_pairs(  # noqa: PLR0913 (the options of `hf-echo score`)
             model, blaser=blaser, reference=reference, k=k, dtype=dtype, folder=folder
         )
         write = stack.enter_context(_writer(pairs, out, threshold is not None, langs))
-        blocks = tqdm(pairs.blocks(), desc="Scoring", unit="block", disable=not progress)
+        blocks = tqdm(pairs.blocks(), desc="Scoring", unit="block", disable=hidden(progress))
         scored_blocks = _scored(blocks, scorer, folder if can_resume else None)
         counts, mean, deviation = _write_scored(scored_blocks, write, lowest_scores)
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from tqdm.auto import tqdm
 
+from .bars import hidden
 from .extras import extra
 
 if TYPE_CHECKING:
@@ -30,13 +31,12 @@ class LocalExecutor:
 
     def __init__(self, progress: bool = True) -> None:
         self.progress = progress
-        self.hidden = None if progress else True  # None hides bars outside a terminal
 
     def map(
         self, function: Callable, items: Sequence, desc: str, gpus: float = 0
     ) -> Iterator[tuple[Any, Any]]:
         """Yield (item, function(item))."""
-        for item in tqdm(items, desc, unit="part", disable=self.hidden):
+        for item in tqdm(items, desc, unit="part", disable=hidden(self.progress)):
             yield item, function(item)
 
 
@@ -56,7 +56,6 @@ class RayExecutor:
         with extra("ray"):
             import ray
         self.progress = progress
-        self.hidden = None if progress else True
         if not ray.is_initialized():
             ray.init(log_to_driver=False, include_dashboard=False, logging_level=logging.WARNING)
         self.gpus = 1 if ray.cluster_resources().get("GPU") else 0
@@ -80,7 +79,7 @@ class RayExecutor:
         data = ray.data.from_items(rows, override_num_blocks=len(rows))
         arguments = {"num_gpus": gpus} if gpus else {}
         data = data.map_batches(_Call(function), batch_size=1, batch_format="pandas", **arguments)
-        bar = tqdm(total=len(items), desc=desc, unit="part", disable=self.hidden)
+        bar = tqdm(total=len(items), desc=desc, unit="part", disable=hidden(self.progress))
         for row in data.iter_rows():
             failed, result, warnings = pickle.loads(row["result"])
             # The workers' warnings are shown here.

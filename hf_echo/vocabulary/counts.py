@@ -34,6 +34,7 @@ from ..data.schema import WHITE_SPACE
 from ..data.tables import BadRows
 from ..data.texts import Texts, open_texts
 from ..languages import is_language
+from ..utils.bars import hidden
 from ..utils.files import write_whole
 from .pretokenizer import PATTERNS, split_words
 
@@ -258,7 +259,9 @@ def count_words(
     work = out.with_name(f"{out.name}.unfinished")
     work.parent.mkdir(parents=True, exist_ok=True)
     with _open_work(work) as db:
-        with tqdm(desc="Counting words", unit="row", unit_scale=True, disable=not progress) as bar:
+        with tqdm(
+            desc="Counting words", unit="row", unit_scale=True, disable=hidden(progress)
+        ) as bar:
             for texts in _unfinished(db, opened, settings, work):
                 _count(db, texts, settings, bad_rows, bar)
         bad_rows.report()
@@ -367,7 +370,7 @@ def _split_pieces(
     query = (
         "SELECT lang, kind, piece, sum(n)::BIGINT AS n FROM pieces WHERE label IN $1 GROUP BY ALL"
     )
-    bar = tqdm(desc="Splitting", unit="piece", unit_scale=True, disable=not progress)
+    bar = tqdm(desc="Splitting", unit="piece", unit_scale=True, disable=hidden(progress))
     for batch in db.cursor().sql(query, params=[labels]).to_arrow_reader(SPLIT):
         word_counts: Counter[tuple[str, str, str]] = Counter()
         for lang, kind, piece, n in zip(

@@ -16,6 +16,7 @@ from tqdm.auto import tqdm
 from transformers import PreTrainedTokenizerFast
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
+from ..utils.bars import hidden
 from .loading import load_tokenizer, with_backend
 from .merges import Vocabulary, learn_merges
 from .pretokenizer import with_pattern
@@ -158,7 +159,9 @@ def _cut(
     bare["pre_tokenizer"] = json.loads(spelt)
     split = Tokenizer.from_str(json.dumps(bare)).pre_tokenizer.pre_tokenize_str
     words: dict[str, int] = {}
-    for word, count in tqdm(counts.items(), desc="words", disable=not progress, mininterval=0.5):
+    for word, count in tqdm(
+        counts.items(), desc="words", disable=hidden(progress), mininterval=0.5
+    ):
         for piece, _ in split(word):
             words[piece] = words.get(piece, 0) + count
     return words

@@ -20,6 +20,8 @@ from itertools import pairwise
 from tokenizers import models
 from tqdm.auto import tqdm
 
+from ..utils.bars import hidden
+
 Pair = tuple[int, int]
 
 
@@ -67,7 +69,7 @@ def learn_merges(
     """
     pairs = _Pairs(vocabulary, words, max(1, min_count), max_token_bytes, progress)
     used_ids = 0
-    with tqdm(total=len(new_ids), desc="merges", disable=not progress, mininterval=0.5) as bar:
+    with tqdm(total=len(new_ids), desc="merges", disable=hidden(progress), mininterval=0.5) as bar:
         while used_ids < len(new_ids):
             pair = pairs.most_frequent()
             if pair is None:
@@ -103,7 +105,7 @@ class _Pairs:
             vocab=vocabulary.ids, merges=vocabulary.merges, ignore_merges=vocabulary.ignore_merges
         )
         # tokenizers segments each word once; from then on a merge changes the words that hold its pair.
-        for word in tqdm(words, desc="present tokens", disable=not progress, mininterval=0.5):
+        for word in tqdm(words, desc="present tokens", disable=hidden(progress), mininterval=0.5):
             self._segment(word, [token.id for token in model.tokenize(word)], set())
         for pair in self.counts:
             self._push(pair)

@@ -23,6 +23,7 @@ from tqdm.auto import tqdm
 from ..data.tables import BadRows
 from ..data.texts import open_texts
 from ..languages import SCRIPTS
+from ..utils.bars import hidden
 from ..utils.results import cell_text, markdown_table
 from .trim import bare
 
@@ -154,7 +155,7 @@ def texts_by_language(
     bad_rows = BadRows(on_bad_row)
     sources = open_texts(data, split=split)
     rows = 0
-    with tqdm(desc="Tokenizing", unit=" texts", unit_scale=True, disable=not progress) as bar:
+    with tqdm(desc="Tokenizing", unit=" texts", unit_scale=True, disable=hidden(progress)) as bar:
         for source in sources:
             for table in source.tables(bad_rows):
                 texts_of: dict[str, list[str]] = {}

@@ -15,6 +15,7 @@ from tqdm.auto import tqdm
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from ..modeling.tokenization_echo import BOS, CLS, EOS, PAD, SEP, EchoTokenizer
+from ..utils.bars import hidden
 from .extend import grow
 from .normalization import clean_text, put_in_front
 from .pretokenizer import pre_tokenizer, split_words
@@ -71,7 +72,7 @@ def train_tokenizer(
     """
     counts: Counter[str] = Counter()
     clean = clean_text()
-    for text in tqdm(texts, desc="texts", disable=not progress, mininterval=0.5):
+    for text in tqdm(texts, desc="texts", disable=hidden(progress), mininterval=0.5):
         counts.update(split_words(clean.normalize_str(text), pattern))
     tokenizer = _train(counts, vocab_size, n_reserved, pattern, max_length, 2, progress)
     size = len(tokenizer)

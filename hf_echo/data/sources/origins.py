@@ -27,6 +27,7 @@ from typing import IO
 
 from tqdm.auto import tqdm
 
+from ...utils.bars import hidden
 from ...utils.files import first_line, named_when_full
 
 BLOBS = 200  # files that git fetches at once: what a stopped download loses at most
@@ -159,7 +160,7 @@ class GitRepository:
         listed = _git(place, "rev-list", "--objects", "--missing=print", self.commit)
         lacking = {line[1:] for line in listed.splitlines() if line.startswith("?")}
         wanted = sorted({blob for blob in self._blobs(place).values() if blob in lacking})
-        with tqdm(total=len(wanted), desc=self.name, unit="file", disable=not wanted) as bar:
+        with tqdm(total=len(wanted), desc=self.name, unit="file", disable=hidden(wanted)) as bar:
             for start in range(0, len(wanted), BLOBS):
                 part = wanted[start : start + BLOBS]
                 options = ("--filter=blob:none", "--no-write-fetch-head", "--stdin", "origin")

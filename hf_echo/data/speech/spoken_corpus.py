@@ -28,6 +28,7 @@ import pyarrow.parquet as pq
 import yaml
 from tqdm.auto import tqdm
 
+from ...utils.bars import hidden
 from ...utils.files import make_once
 from .readers import features
 from .speech_engines import Engine
@@ -175,7 +176,7 @@ def speak_corpus(
     files = []
     with (
         ThreadPoolExecutor(workers or os.cpu_count()) as pool,
-        tqdm(total=len(clips), disable=not progress) as bar,
+        tqdm(total=len(clips), disable=hidden(progress)) as bar,
     ):
         for start in range(0, len(clips), SHARD):
             shard = clips[start : start + SHARD]

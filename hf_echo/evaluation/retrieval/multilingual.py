@@ -12,6 +12,7 @@ from ...inference.encoders import Encode
 from ...languages import ENGLISH
 from ...search.checks import refuse_broken
 from ...search.margin import checked_margin
+from ...utils.bars import hidden
 from ...utils.results import Table
 from ..nway_texts import common_ids, pairs_of_table, warn_once
 from .xsim import text_groups, xsim
@@ -80,7 +81,7 @@ def evaluate_xsim(  # noqa: PLR0913 (the options of `hf-echo evaluate xsim`)
     options = {"margin": margin, "k": k}
 
     table = []
-    for source, target in tqdm(pairs, desc="xsim", unit="pair", disable=not progress):
+    for source, target in tqdm(pairs, desc="xsim", unit="pair", disable=hidden(progress)):
         # The order of the pivot, whose rows are the same for all other languages.
         pivot, other = (source, target) if direction == "from" else (target, source)
         ids = common_ids(texts[pivot], texts[other])

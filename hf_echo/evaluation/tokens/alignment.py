@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from tqdm.auto import tqdm
 
+from ...utils.bars import hidden
 from ...utils.results import Result, Table
 from ...utils.vectors import unit_length
 from ..labelled_rows import read_rows
@@ -244,7 +245,7 @@ def evaluate_alignment(
     predicted: dict[tuple[str, str, int], list[Links]] = {}
     measured: dict[tuple[str, str, int], list[AlignedPair]] = {}
     skipped = 0
-    bar = tqdm(pairs, desc="Alignment", unit="pair", disable=not progress)
+    bar = tqdm(pairs, desc="Alignment", unit="pair", disable=hidden(progress))
     for pair, source, target in zip(bar, sources, targets, strict=True):
         if source is None or target is None:
             skipped += 1

@@ -19,6 +19,7 @@ from ...inference.encode import evaluating, padded
 from ...modeling.generation_echo import check_numbers
 from ...modeling.packed_echo import length_batches
 from ...modeling.prompting_echo import langs_of, texts_of
+from ...utils.bars import hidden
 
 WINDOW = 64  # texts sorted by length at a time; their states stay in memory until they are yielded in order
 
@@ -96,7 +97,7 @@ def _states(
     names: Sequence[str],
     progress: bool,
 ) -> Iterator[TokenStates | None]:
-    bar = tqdm(total=len(texts), desc="Token states", unit="text", disable=not progress)
+    bar = tqdm(total=len(texts), desc="Token states", unit="text", disable=hidden(progress))
     for start in range(0, len(texts), WINDOW):
         window = slice(start, start + WINDOW)
         codes = lang if lang is None or isinstance(lang, str) else lang[window]
