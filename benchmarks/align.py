@@ -1,22 +1,25 @@
-"""Sentence alignment of documents whose sentences are merged, split and deleted by seed, against the known alignment.
+"""Sentence alignment of documents whose sentences are merged, split and deleted by seed, against
+the known alignment.
 
     python benchmarks/align.py CORPORA --model MODEL [--pairs 60] [--skip 0] [--seeds 1] [--cache DIR]
     python benchmarks/align.py CORPORA --book 100000
 
-CORPORA holds bible.parquet and bible_more.parquet (verse_id, lang, text) and docs_parallel.parquet (src, tgt, tgt_lang,
-source). A document of the Bible is a run of verses of Mark; one of manuals a run of sentences of GNOME's help, in an
-order by seed, because the file has no order. Of the rows of a document 10 % are merged with the next on one side, 8 %
-split at a comma on one side, 4 % deleted on one side; and on each side a paragraph of eight is deleted.
+CORPORA holds bible.parquet and bible_more.parquet (verse_id, lang, text) and docs_parallel.parquet
+(src, tgt, tgt_lang, source). A document of the Bible is a run of verses of Mark; one of manuals a
+run of sentences of GNOME's help, in an order by seed, because the file has no order. Of the rows of
+a document 10 % are merged with the next on one side, 8 % split at a comma on one side, 4 % deleted
+on one side; and on each side a paragraph of eight is deleted.
 
-Measured is vecalign's strict score: the precision of all beads, the recall of those with both sides, and F1. Methods:
+Measured is vecalign's strict score: the precision of all beads, the recall of those with both
+sides, and F1. Methods:
 
     echo            hf_echo.search.align: sums of sentence embeddings, and lengths
     concatenations  the same with embeddings of up to three concatenated sentences
     vecalign        the authors' code with its defaults, on the same embeddings (pip install sentalign: a build of it)
     lengths         Gale and Church 1993, characters alone (pip install nltk)
 
-A method whose package is not installed is left out. The settings of `align` were chosen on Matthew and on other
-sentences of the manuals.
+A method whose package is not installed is left out. The settings of `align` were chosen on Matthew
+and on other sentences of the manuals.
 """
 
 from __future__ import annotations
@@ -56,7 +59,8 @@ Bead = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 def halves(text: str) -> list[str] | None:
-    """A text cut at the punctuation mark nearest to its middle; None without one in the middle third or so."""
+    """A text cut at the punctuation mark nearest to its middle;
+    None without one in the middle third or so."""
     ends = [match.end() for match in CLAUSE.finditer(text)]
     cut = min(ends, key=lambda end: abs(end - len(text) / 2), default=0)
     if not 0.3 < cut / len(text) < 0.7:
@@ -68,7 +72,8 @@ class Disturbed:
     """A document whose rows are merged, split and deleted.
 
     Attributes:
-        sides: sentences in the language and in English. beads: the true ones. lost: those of deleted paragraphs.
+        sides: sentences in the language and in English. beads: the true ones. lost: those of
+            deleted paragraphs.
     """
 
     def __init__(self, pairs: Sequence[tuple[str, str]], seed: int):
@@ -128,7 +133,8 @@ def as_set(beads: Beads) -> set[Bead]:
 
 
 def counts(beads: set[Bead], reference: set[Bead]) -> tuple[int, int, int]:
-    """(beads, strict matches, lax matches). A lax match shares a sentence on either side with one reference bead."""
+    """(beads, strict matches, lax matches). A lax match shares a sentence on either side with one
+    reference bead."""
     partners: dict[int, set[int]] = {}
     for source, target in reference:
         for i in source:
@@ -148,7 +154,8 @@ def counts(beads: set[Bead], reference: set[Bead]) -> tuple[int, int, int]:
 
 
 def scores(pairs: Iterable[tuple[set[Bead], set[Bead]]]) -> dict[str, float]:
-    """Precision of all beads, recall of those with two sides, and F1, over (gold, test) of all documents."""
+    """Precision of all beads, recall of those with two sides, and F1, over
+    (gold, test) of all documents."""
     precision_counts = [0, 0, 0]
     recall_counts = [0, 0, 0]
     for gold, test in pairs:
@@ -257,7 +264,8 @@ def peak_memory() -> float:
 
 
 def book(sentences: int) -> dict[str, float]:
-    """Seconds, and MB above those of the embeddings, for random sentences of which 2 % are missing on each side."""
+    """Seconds, and MB above those of the embeddings, for random sentences of which 2 % are missing
+    on each side."""
     rng = np.random.default_rng(0)
     ideas = rng.normal(size=(sentences, 384)).astype(np.float32)
     # Two noisy versions of the same ideas, with other sentences missing.
@@ -279,7 +287,7 @@ def book(sentences: int) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
     add_corpora(parser)
     parser.add_argument("--model", default="echo-nano")
     parser.add_argument("--pairs", type=int, default=60, help="rows of each document")

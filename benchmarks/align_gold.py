@@ -1,11 +1,13 @@
-"""Sentence alignment against alignments by hand: strict and lax scores, as vecalign's score.py counts them.
+"""Sentence alignment against alignments by hand: strict and lax scores, as vecalign's score.py
+counts them.
 
     git clone --depth 1 https://github.com/bfsujason/bertalign
     python benchmarks/align_gold.py bertalign/text+berg --source-lang deu_Latn --target-lang fra_Latn
 
-Text+Berg (Volk et al., 2010) is the test set of bleualign, vecalign and bertalign: seven articles of the yearbooks of
-the Swiss Alpine Club. FOLDER holds a folder with the sentences of each language (its two letters: de/001, one sentence
-a line) and gold/001, whose lines `[0]:[0, 1]` are beads. The methods are those of benchmarks/align.py.
+Text+Berg (Volk et al., 2010) is the test set of bleualign, vecalign and bertalign: seven articles
+of the yearbooks of the Swiss Alpine Club. FOLDER holds a folder with the sentences of each language
+(its two letters: de/001, one sentence a line) and gold/001, whose lines `[0]:[0, 1]` are beads. The
+methods are those of benchmarks/align.py.
 """
 
 from __future__ import annotations
@@ -55,7 +57,7 @@ def methods_of(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--source-lang", default="deu_Latn")
     parser.add_argument("--target-lang", default="fra_Latn")

@@ -1,13 +1,15 @@
-"""Train a small head of the form of BLASER 2.0 QE on damaged translations, for `hf-echo score --score blaser-qe`.
+"""Train a small head of the form of BLASER 2.0 QE on damaged translations, for `hf-echo score
+--score blaser-qe`.
 
     python benchmarks/blaser_qe.py CORPORA OUT [--model MODEL]
     hf-echo score OUT/test.tsv --score blaser-qe --blaser OUT/blaser --out OUT/scores.txt
     python benchmarks/blaser_qe.py CORPORA OUT --compare
 
-These are not human ratings. A rating is 1 + 4 times the share of English words that are left of a translation: the
-others are deleted, or replaced by words of other sentences. Trained is on NTREX (ntrex.parquet: id, lang, text),
-tested on FLORES (flores_sib.parquet: index_id, lang, text), with two languages that the training has and two that it
-has not. Printed is Spearman's correlation of rating and score, beside that of the cosine.
+These are not human ratings. A rating is 1 + 4 times the share of English words that are left of a
+translation: the others are deleted, or replaced by words of other sentences. Trained is on NTREX
+(ntrex.parquet: id, lang, text), tested on FLORES (flores_sib.parquet: index_id, lang, text), with
+two languages that the training has and two that it has not. Printed is Spearman's correlation of
+rating and score, beside that of the cosine.
 """
 
 from __future__ import annotations
@@ -38,7 +40,8 @@ TESTED = 200
 
 
 def damaged(english: list[str], rng: np.random.Generator) -> tuple[list[str], np.ndarray]:
-    """Damaged sentences and their ratings, 1 to 5. In every second one words are deleted, in the others replaced."""
+    """Damaged sentences and their ratings, 1 to 5.
+    In every second one words are deleted, in the others replaced."""
     others = " ".join(english).split()
     texts = []
     ratings = []
@@ -127,7 +130,7 @@ def compare(out: Path, model: str) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
     add_corpora(parser)
     parser.add_argument("out", type=Path)
     parser.add_argument("--model", default="echo-nano")

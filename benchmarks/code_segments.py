@@ -3,7 +3,8 @@
     python benchmarks/code_segments.py                        # Python's standard library without its tests
     python benchmarks/code_segments.py FOLDER --language go --files 100 --json out.json
 
-One process, one thread. Seconds are CPU time of `segment_code` alone, with parsing and without reading files.
+One process, one thread. Seconds are CPU time of `segment_code` alone, with parsing and without
+reading files.
 """
 
 from __future__ import annotations

@@ -1,15 +1,17 @@
-"""Two crawls with their alignment hidden, and the precision and recall of a corpus that is made from them.
+"""Two crawls with their alignment hidden, and the precision and recall of a corpus that is made
+from them.
 
     python benchmarks/crawls.py CORPORA FOLDER            # writes the crawls; then the commands of docs/mining.md
     python benchmarks/crawls.py FOLDER/aligned.jsonl      # prints precision and recall; any file of pairs in FOLDER
 
-CORPORA is as in align.py. A crawl holds pieces of Mark as raw text, FOLDER/fr/mark-01.txt and FOLDER/en/mark-01.txt,
-of which some paragraphs are missing on one side; and pages of GNOME's help in one file, FOLDER/help.fr.txt and
-FOLDER/help.en.txt: each line is a paragraph of one to three sentences, in another order on each side; a fifth of the
-sentences is on one side only, and a tenth of the paragraphs comes twice.
+CORPORA is as in align.py. A crawl holds pieces of Mark as raw text, FOLDER/fr/mark-01.txt and
+FOLDER/en/mark-01.txt, of which some paragraphs are missing on one side; and pages of GNOME's help
+in one file, FOLDER/help.fr.txt and FOLDER/help.en.txt: each line is a paragraph of one to three
+sentences, in another order on each side; a fifth of the sentences is on one side only, and a tenth
+of the paragraphs comes twice.
 
-A pair is correct if its two texts share a row (a verse, or a sentence of the help). Precision is the share of correct
-pairs, recall the share of rows on both sides that are in a correct pair.
+A pair is correct if its two texts share a row (a verse, or a sentence of the help). Precision is
+the share of correct pairs, recall the share of rows on both sides that are in a correct pair.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
-"""Peak memory and seconds of forward + backward from hidden states to the token loss: plain against chunked.
+"""Peak memory and seconds of forward + backward from hidden states to the token loss: plain against
+chunked.
 
     python benchmarks/cross_entropy_memory.py                     # 256k vocabulary, 2,000 tokens, hidden 256
     python benchmarks/cross_entropy_memory.py --bf16 --json out.json
 
-Every row runs in a separate process and reports the highest resident memory (VmHWM on Linux, ru_maxrss elsewhere)
-after its first step, including Python and torch; seconds are those of the fastest step. Ratios are relative to the
-plain loss.
+Every row runs in a separate process and reports the highest resident memory (VmHWM on Linux,
+ru_maxrss elsewhere) after its first step, including Python and torch; seconds are those of the
+fastest step. Ratios are relative to the plain loss.
 """
 
 from __future__ import annotations

@@ -3,21 +3,24 @@
     python benchmarks/encode_speed.py [--model CHECKPOINT] [--english FILE] [--mixed FILE] [--threads 1]
     python benchmarks/encode_speed.py --model CHECKPOINT --dtypes [--threads 1]
 
-Without files, the texts have one to six sentences of the built-in corpus. `mixed` lines may be `code<TAB>text`. Without
-a model, random weights are used, because speed does not depend on them, with a tokenizer trained on the texts: six
-layers of 256/1024, or with `--shape e5-small` the twelve of multilingual-e5-small. Rounds are interleaved (A B C,
-A B C, ...), and the best of each counts: CPU time with one thread (machines are shared), wall time with more. "Padded"
-is the forward pass of transformers' blocks, as in any stock model. `times_default` and the cosines compare with
-sentence-transformers' default, that path in float32; `times_st` and `times_st_sorted_by_tokens` with that path in the
-dtype in which the model opens here.
+Without files, the texts have one to six sentences of the built-in corpus. `mixed` lines may be
+`code<TAB>text`. Without a model, random weights are used, because speed does not depend on them,
+with a tokenizer trained on the texts: six layers of 256/1024, or with `--shape e5-small` the twelve
+of multilingual-e5-small. Rounds are interleaved (A B C, A B C, ...), and the best of each counts:
+CPU time with one thread (machines are shared), wall time with more. "Padded" is the forward pass of
+transformers' blocks, as in any stock model. `times_default` and the cosines compare with
+sentence-transformers' default, that path in float32; `times_st` and `times_st_sorted_by_tokens`
+with that path in the dtype in which the model opens here.
 
-`--graphs` adds onnxruntime and OpenVINO (extras onnx, openvino) on the graphs of `hf-echo export`, in batches of 32
-sorted by tokens, and the padded path in bfloat16.
+`--graphs` adds onnxruntime and OpenVINO (extras onnx, openvino) on the graphs of `hf-echo export`,
+in batches of 32 sorted by tokens, and the padded path in bfloat16.
 
-`--dtypes` compares SentenceTransformer.encode of the model opened without a dtype, in float32 and in bfloat16.
+`--dtypes` compares SentenceTransformer.encode of the model opened without a dtype, in float32 and
+in bfloat16.
 
-The last line is a bound: the time of the real tokens' matrix products alone, at the fp32 rate of these rounds. (It
-includes the parts of the last layer that pooling makes unnecessary: about 15 % of a CLS model of six layers.)
+The last line is a bound: the time of the real tokens' matrix products alone, at the fp32 rate of
+these rounds. (It includes the parts of the last layer that pooling makes unnecessary: about 15 % of
+a CLS model of six layers.)
 """
 
 from __future__ import annotations
@@ -148,7 +151,8 @@ def graphs(model: str | Path, folder: Path, threads: int, bf16: bool) -> dict[st
 
 
 def gigaflops(encoder: EchoEncoder, lengths: list[int]) -> float:
-    """Floating-point operations of the layers' matrix products over rows of these lengths, in billions."""
+    """Floating-point operations of the layers' matrix products over rows of these lengths,
+    in billions."""
     weights = sum(
         part.weight.numel()
         for part in encoder.backbone.modules()
@@ -262,7 +266,8 @@ class Paths:
         return paths, lengths
 
     def by_tokens(self, texts: list[str], order: np.ndarray, embed: Callable) -> np.ndarray:
-        """sentence-transformers sorts by characters, so batches of equal token length are passed one by one."""
+        """sentence-transformers sorts by characters, so batches of equal token length are passed
+        one by one."""
         out = np.empty((len(order), self.st.get_embedding_dimension()), np.float32)
         for start in range(0, len(order), 32):
             places = order[start : start + 32]

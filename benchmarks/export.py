@@ -1,12 +1,14 @@
-"""What a model loses by its exports: 1,000 sentences of 20 languages, 1 to 500 tokens long, against torch in float32.
+"""What a model loses by its exports: 1,000 sentences of 20 languages, 1 to 500 tokens long, against
+torch in float32.
 
     python benchmarks/export.py CORPORA OUT [--model echo-nano]
 
-CORPORA holds flores_sib.parquet (index_id, lang, text). The exports are written into OUT where they are not there yet,
-and the float32 embeddings into OUT/float32.npz, for programs of other environments. Every fifth sentence is cut to its
-first words, every tenth joined with the next ones. All graphs read batches of 16 sentences of mixed lengths.
-Prints for each file its size, the largest difference of embeddings of length 1, the mean and least cosine, and
-sentences per second with one thread. xsim: percent of sentences that find another English one first.
+CORPORA holds flores_sib.parquet (index_id, lang, text). The exports are written into OUT where they
+are not there yet, and the float32 embeddings into OUT/float32.npz, for programs of other
+environments. Every fifth sentence is cut to its first words, every tenth joined with the next ones.
+All graphs read batches of 16 sentences of mixed lengths. Prints for each file its size, the largest
+difference of embeddings of length 1, the mean and least cosine, and sentences per second with one
+thread. xsim: percent of sentences that find another English one first.
 """
 
 from __future__ import annotations
@@ -100,7 +102,7 @@ def by_openvino(model: Callable, encoder: Any, batch: Batch) -> np.ndarray:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
     add_corpora(parser)
     parser.add_argument("out", type=Path)
     parser.add_argument("--model", default="echo-nano")

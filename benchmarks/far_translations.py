@@ -1,10 +1,12 @@
-"""The cosine of a source and of its translation, of good translations and of long news: the threshold of a warning.
+"""The cosine of a source and of its translation, of good translations and of long news: the
+threshold of a warning.
 
     python benchmarks/far_translations.py CORPORA [--model echo-nano] [--rows 200] [--languages fra_Latn deu_Latn ...]
 
-`hf-echo translate` warns below `FAR` of hf_echo/inference/faithful.py. Good: everyday sentences of Tatoeba whose
-translation reaches 60 chrF against the reference. Bad: long sentences of news (40 words and more) whose
-translation stays below 25 chrF. Prints quantiles of the cosine, and the share of each below some thresholds.
+`hf-echo translate` warns below `FAR` of hf_echo/inference/faithful.py. Good: everyday sentences of
+Tatoeba whose translation reaches 60 chrF against the reference. Bad: long sentences of news (40
+words and more) whose translation stays below 25 chrF. Prints quantiles of the cosine, and the share
+of each below some thresholds.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ def rows_of(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
     add_corpora(parser)
     parser.add_argument("--model", default="echo-nano")
     parser.add_argument("--rows", type=int, default=200)

@@ -4,15 +4,17 @@
     python benchmarks/match.py CORPORA --documents 50 --kinds gospels --languages fra_Latn deu_Latn --boilerplate 0.5
     python benchmarks/match.py CORPORA --documents 40 --kinds ntrex --languages fra_Latn deu_Latn --shared 0.8
 
-Chapters of the Bible (gospels: of Matthew, Mark and Luke, which tell the same), news of NTREX and pieces of
-LibreOffice's help, English and another language. Their names are gone, a fifth of the sentences of each side is deleted
-by seed, and a third of the documents of each side has no partner. --boilerplate: this share of each document are
-sentences of a pool of its side, which translate nothing of the other side. --shared: families of four documents have
-this share of their sentences in common.
+Chapters of the Bible (gospels: of Matthew, Mark and Luke, which tell the same), news of NTREX and
+pieces of LibreOffice's help, English and another language. Their names are gone, a fifth of the
+sentences of each side is deleted by seed, and a third of the documents of each side has no partner.
+--boilerplate: this share of each document are sentences of a pool of its side, which translate
+nothing of the other side. --shared: families of four documents have this share of their sentences
+in common.
 
-TF-IDF: the words of the other language become all English words that the dictionaries of CORPORA give for them, or stay
-as they are; then cosines of TF-IDF. All three pair one to one, the best first. Prints recall (of the pairs that there
-are) and precision (of as many pairs as there are, the best first), in percent.
+TF-IDF: the words of the other language become all English words that the dictionaries of CORPORA
+give for them, or stay as they are; then cosines of TF-IDF. All three pair one to one, the best
+first. Prints recall (of the pairs that there are) and precision
+(of as many pairs as there are, the best first), in percent.
 """
 
 from __future__ import annotations
@@ -105,7 +107,8 @@ POOL = 60  # sentences of boilerplate of a side
 
 
 def sharing(source: Documents, target: Documents, share: float) -> tuple[Documents, Documents]:
-    """Documents of which each four have the first `share` of their sentences in common, the same on both sides."""
+    """Documents of which each four have the first `share` of their sentences in common,
+    the same on both sides."""
     names = sorted(
         name
         for name in source.keys() & target.keys()
@@ -138,7 +141,8 @@ def with_boilerplate(
 def two_sides(
     source: Documents, target: Documents, largest: int, rng: np.random.Generator
 ) -> list[Documents]:
-    """Documents of both sides, of which two thirds have a partner; a fifth of the sentences is gone."""
+    """Documents of both sides, of which two thirds have a partner;
+    a fifth of the sentences is gone."""
     names = sorted(source.keys() & target.keys())
     names = [names[i] for i in rng.permutation(len(names))[: largest * 4 // 3]]
     third = len(names) // 4
@@ -204,7 +208,7 @@ def by_words(sides: list[Documents], entries: dict[str, list[str]]) -> Matches:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
     add_corpora(parser)
     parser.add_argument("--model", default="echo-nano")
     parser.add_argument("--documents", type=int, default=100, help="of each side")
@@ -229,7 +233,8 @@ def main() -> None:
                 source, english = sharing(source, english, given.shared)
             sides = two_sides(source, english, given.documents, rng)
             if given.boilerplate:
-                # Different rows on each side, so that no sentence of one pool translates one of the other.
+                # Different rows on each side, so that no sentence of one pool translates one of the
+                # other.
                 pools = [
                     [text for sentences in documents.values() for text in sentences]
                     for documents in manuals(corpora, lang)

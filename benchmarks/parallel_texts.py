@@ -1,4 +1,5 @@
-"""Parallel text of a folder of corpora for the benchmarks: n-way sentences, the gospel of Mark, GNOME's help."""
+"""Parallel text of a folder of corpora for the benchmarks:
+n-way sentences, the gospel of Mark, GNOME's help."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from hf_echo.languages import ENGLISH
 
 
 def nway(files: Path | Sequence[Path], key: str, langs: Sequence[str]) -> pd.DataFrame:
-    """A column of sentences of each language, the rows that all of them have; the index is the key."""
+    """A column of sentences of each language, the rows that all of them have;
+    the index is the key."""
     files = [files] if isinstance(files, Path) else files
     rows = pd.concat(
         [pd.read_parquet(file, filters=[("lang", "in", list(langs))]) for file in files]
@@ -33,13 +35,15 @@ def mark(corpora: Path, lang: str) -> list[tuple[str, str]]:
 
 
 def gnome_help(corpora: Path, lang: str) -> pd.DataFrame:
-    """Sentences of GNOME's help, `src` in English and `tgt` in `lang`; the file has no order, so it is drawn."""
+    """Sentences of GNOME's help, `src` in English and `tgt` in `lang`;
+    the file has no order, so it is drawn."""
     wanted = [("tgt_lang", "==", lang), ("source", "==", "GNOME/gnome-user-docs")]
     rows = pd.read_parquet(corpora / "docs_parallel.parquet", filters=wanted)
     return rows.drop_duplicates("src").drop_duplicates("tgt").sample(frac=1, random_state=3)
 
 
 def manuals(corpora: Path, lang: str) -> list[tuple[str, str]]:
-    """Sentences of GNOME's help in `lang` and English; the first 120 served to choose settings of `align`."""
+    """Sentences of GNOME's help in `lang` and English;
+    the first 120 served to choose settings of `align`."""
     rows = gnome_help(corpora, lang)[120:]
     return list(zip(rows.tgt, rows.src))

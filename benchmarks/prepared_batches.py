@@ -1,9 +1,11 @@
-"""How long a run on prepared pairs takes to count its batches, and to pass half an epoch when it continues.
+"""How long a run on prepared pairs takes to count its batches, and to pass half an epoch when it
+continues.
 
     hf-echo data prepare corpora/docs_parallel.parquet outputs/prepared --tokenizer echo-nano --shard-rows 225000
     python benchmarks/prepared_batches.py outputs/prepared outputs/hundred_million --times 111
 
-OUT gets hard links of every shard of PREPARED, so often as `--times` says: real lengths, at the size of a large corpus.
+OUT gets hard links of every shard of PREPARED, so often as `--times` says: real lengths, at the
+size of a large corpus.
 """
 
 import argparse

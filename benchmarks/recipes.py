@@ -1,15 +1,18 @@
-"""The recipes of docs/mining.md on real text: own pairs, a classifier over embeddings, duplicates across languages.
+"""The recipes of docs/mining.md on real text: own pairs, a classifier over embeddings, duplicates
+across languages.
 
     python benchmarks/recipes.py CORPORA [--model MODEL]
     python benchmarks/recipes.py CORPORA --pairs pairs.tsv [--model MODEL]
 
-CORPORA holds flores_sib.parquet (index_id, lang, category, text, split). The classifier learns the topics of SIB-200
-from the English sentences of the split train; printed is the share that it has right in the split dev. For the
-duplicates, 450 sentences stand in one language by seed, and every third of them in a second one; printed are precision
-and recall of "the nearest other text has a higher cosine than this".
+CORPORA holds flores_sib.parquet (index_id, lang, category, text, split). The classifier learns the
+topics of SIB-200 from the English sentences of the split train; printed is the share that it has
+right in the split dev. For the duplicates, 450 sentences stand in one language by seed, and every
+third of them in a second one; printed are precision and recall of "the nearest other text has a
+higher cosine than this".
 
-With --pairs the pairs of GNOME's help in Ukrainian are written to a file, 500 excepted (docs_parallel.parquet), and the
-errors of search among these are printed: run it again with the model that was trained on the file.
+With --pairs the pairs of GNOME's help in Ukrainian are written to a file, 500 excepted
+(docs_parallel.parquet), and the errors of search among these are printed: run it again with the
+model that was trained on the file.
 """
 
 from __future__ import annotations
@@ -94,7 +97,7 @@ def wrong_searches(x: np.ndarray, y: np.ndarray) -> int:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
     add_corpora(parser)
     parser.add_argument("--model", default="echo-nano")
     parser.add_argument("--pairs", type=Path)

@@ -3,15 +3,16 @@
     python benchmarks/run.py [-n 300] [--rounds 3]      # writes benchmarks/machines/PROCESSOR.json
     python benchmarks/run.py --table                    # draws the table of docs/speed.md from these files
 
-Ratios are taken within one run, on one thread by CPU time and on all cores by wall time. Other programs still change
-them, by up to a third, because they share caches and perhaps the core. So start it on a quiet machine; the JSON has the
-load of the minute before.
-Encoding is compared with sentence-transformers' default on the same model, its padded path in float32, and ("same
-dtype") with that path in the dtype in which the model opens here. Decoding (greedy, four beams) is compared with
-`generate` in float32. A second table has sentences per second on a backbone, multilingual-e5-small: by default its
-shape with random weights, which do not change its speed, or with `--backbone CHECKPOINT` its weights, as
-`hf-echo convert` makes them. onnxruntime and OpenVINO run there, too. A ratio that fell by more than a tenth is named;
-the exit code is 1 then, and the old file stays. Only runs with the same number of sentences are compared: more
+Ratios are taken within one run, on one thread by CPU time and on all cores by wall time. Other
+programs still change them, by up to a third, because they share caches and perhaps the core. So
+start it on a quiet machine; the JSON has the load of the minute before.
+Encoding is compared with sentence-transformers' default on the same model, its padded path in
+float32, and ("same dtype") with that path in the dtype in which the model opens here. Decoding
+(greedy, four beams) is compared with `generate` in float32. A second table has sentences per second
+on a backbone, multilingual-e5-small: by default its shape with random weights, which do not change
+its speed, or with `--backbone CHECKPOINT` its weights, as `hf-echo convert` makes them. onnxruntime
+and OpenVINO run there, too. A ratio that fell by more than a tenth is named; the exit code is 1
+then, and the old file stays. Only runs with the same number of sentences are compared: more
 sentences have less padding.
 """
 
@@ -73,7 +74,8 @@ def processor() -> dict[str, Any]:
 
 
 def encode_ratios(report: Mapping[str, Any]) -> dict[str, float]:
-    """Of a report of encode_speed.py: times sentence-transformers' padded path, in float32 and in the same dtype."""
+    """Of a report of encode_speed.py: times sentence-transformers' padded path,
+    in float32 and in the same dtype."""
     ratios = {}
     for name, rows in report["sets"].items():
         ours = [row for path, row in rows.items() if path.startswith("hf-echo encode")]
@@ -84,7 +86,8 @@ def encode_ratios(report: Mapping[str, Any]) -> dict[str, float]:
 
 
 def engine_speeds(report: Mapping[str, Any]) -> dict[str, dict[str, float]]:
-    """Of a report of encode_speed.py: path -> sentences per second in each set, and the least cosine of all."""
+    """Of a report of encode_speed.py: path -> sentences per second in each set,
+    and the least cosine of all."""
     speeds: dict[str, dict[str, float]] = {}
     for name, rows in report["sets"].items():
         for path, row in rows.items():
@@ -140,7 +143,8 @@ def table(machines: Sequence[Mapping[str, Any]]) -> str:
 
 
 def engine_table(machines: Sequence[Mapping[str, Any]]) -> str:
-    """Markdown, one row per machine and path: on one thread, and on all of them if there are more."""
+    """Markdown, one row per machine and path:
+    on one thread, and on all of them if there are more."""
     rows = []
     for machine in machines:
         engines = list(machine.get("engines", {}).values())  # by number of threads
@@ -234,7 +238,8 @@ def main() -> None:
 
 
 def write_machine(sentences: int, rounds: int, backbone: Path | None) -> None:
-    """Measure this machine and replace its file; a ratio that fell ends the program, and the old file stays."""
+    """Measure this machine and replace its file;
+    a ratio that fell ends the program, and the old file stays."""
     import torch
 
     import hf_echo

@@ -1,18 +1,22 @@
-"""Run the blocks of docs/serving.md that ask a server of `hf-echo serve`: LangChain, LlamaIndex, Haystack, Qdrant, ...
+"""Run the blocks of docs/serving.md that ask a server of `hf-echo serve`: LangChain, LlamaIndex,
+Haystack, Qdrant, ...
 
     hf-echo serve echo-nano --port 8080 &
     python -m venv clients
     clients/bin/pip install openai langchain-openai llama-index-embeddings-openai-like \\
-        llama-index-embeddings-text-embeddings-inference haystack-ai qdrant-client duckdb==1.5.5 duckdb-extension-vss
+        llama-index-embeddings-text-embeddings-inference haystack-ai qdrant-client duckdb==1.5.5
+        duckdb-extension-vss
     clients/bin/python benchmarks/serve_clients.py
 
-The environment is one of its own, because the clients pin versions and need nothing of this package. Each block marked
-`py` that names the server is run behind the first block, which holds the texts, and must print what its comments say;
-`# not run` in the first line skips it. The exit code is the number of blocks that fail.
+The environment is one of its own, because the clients pin versions and need nothing of this
+package. Each block marked `py` that names the server is run behind the first block, which holds the
+texts, and must print what its comments say; `# not run` in the first line skips it. The exit code
+is the number of blocks that fail.
 
     clients/bin/python benchmarks/serve_clients.py langchain_huggingface
 
-runs the blocks that name this package instead, such as those that open outputs/stock without a server.
+runs the blocks that name this package instead, such as those that open outputs/stock without a
+server.
 """
 
 from __future__ import annotations

@@ -1,12 +1,14 @@
-"""A load on `hf-echo serve`: no answer is lost or belongs to another request, and how long the answers take.
+"""A load on `hf-echo serve`: no answer is lost or belongs to another request, and how long the
+answers take.
 
     python benchmarks/serve_load.py [--model echo-nano] [--dtype auto] [--clients 64] [--seconds 30]
 
-Starts the server on this machine. Each client, a thread with a connection of its own, sends one request after the
-other: mostly 1 to 4 sentences of the built-in corpus, one in 20 with 64 of them. Every vector must have a cosine of
-0.999 or more with that of the same sentence asked for alone. In the middle 40 clients leave during a request, half of
-them within its body. At the end each client sends a request of 64 sentences and the server gets SIGTERM: all must be
-answered. Prints JSON; the exit code is 1 if an answer is missing or wrong.
+Starts the server on this machine. Each client, a thread with a connection of its own, sends one
+request after the other: mostly 1 to 4 sentences of the built-in corpus, one in 20 with 64 of them.
+Every vector must have a cosine of 0.999 or more with that of the same sentence asked for alone. In
+the middle 40 clients leave during a request, half of them within its body. At the end each client
+sends a request of 64 sentences and the server gets SIGTERM: all must be answered. Prints JSON; the
+exit code is 1 if an answer is missing or wrong.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Peak memory of `hf-echo encode --audio --on-long split` on one long file, stereo at 48 kHz.
 
-The file is noise with pauses, written to a temporary folder; the encoder has the shape of Whisper base, random weights,
-in a release of 8 bits.
+The file is noise with pauses, written to a temporary folder; the encoder has the shape of Whisper
+base, random weights, in a release of 8 bits.
 
 python benchmarks/speech_memory.py [--minutes 1 20 180] [--layers 6]
 """

@@ -1,8 +1,9 @@
-"""Seconds of audio that a speech encoder embeds per second: `encode_speech` against transformers' plain padded path.
+"""Seconds of audio that a speech encoder embeds per second: `encode_speech` against transformers'
+plain padded path.
 
-The plain path reads the recordings in the given order, in batches of equal numbers of rows, and pads each batch to its
-longest. Both paths decode nothing (arrays), use the same weights, and take turns. Lengths are log-normal: half are
-under 4 s, a few are 25 s.
+The plain path reads the recordings in the given order, in batches of equal numbers of rows, and
+pads each batch to its longest. Both paths decode nothing (arrays), use the same weights, and take
+turns. Lengths are log-normal: half are under 4 s, a few are 25 s.
 
 python benchmarks/speech_speed.py [--model FOLDER] [--rows 128] [--rounds 3] [--dtype fp32]
 """

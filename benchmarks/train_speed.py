@@ -1,11 +1,12 @@
-"""Training tokens per second at nano shape: the default recipe's loop against a plain loop, in one run.
+"""Training tokens per second at nano shape: the default recipe's loop against a plain loop, in one
+run.
 
     python benchmarks/train_speed.py --data train.parquet [--steps 6] [--threads 2]
 
-The plain loop: the same model and AdamW, fp32, rows in random order, a fixed number of rows per batch, padded to the
-longest, logits of the whole vocabulary. Ours: token-budget batches of similar lengths, chunked cross-entropy, bf16
-autocast where bf16 products are faster. Both train stage 1 with about as many padded tokens per step; real tokens are
-counted.
+The plain loop: the same model and AdamW, fp32, rows in random order, a fixed number of rows per
+batch, padded to the longest, logits of the whole vocabulary. Ours: token-budget batches of similar
+lengths, chunked cross-entropy, bf16 autocast where bf16 products are faster. Both train stage 1
+with about as many padded tokens per step; real tokens are counted.
 """
 
 from __future__ import annotations

@@ -1,12 +1,14 @@
-"""Translations per second from embeddings: transformers' generate in fp32 against `greedy_decode`, in one run.
+"""Translations per second from embeddings: transformers' generate in fp32 against `greedy_decode`,
+in one run.
 
     python benchmarks/translate_speed.py --model outputs/demo/release [--threads 2]
     python benchmarks/translate_speed.py --model outputs/demo/release --texts FILE --counting
     python benchmarks/translate_speed.py --model hf_echo/pretrained/echo-nano --beams 4    # `beam_decode`
 
-Held-out sentences of the built-in corpus, or --texts FILE with lines `code<TAB>text`. The fp32 outputs must be equal.
-With --counting, special weights write for each text as many tokens as the text has: the lengths of real sentences in a
-model of this shape, independent of training. With several threads ours run one batch per core, as in `translate`.
+Held-out sentences of the built-in corpus, or --texts FILE with lines `code<TAB>text`. The fp32
+outputs must be equal. With --counting, special weights write for each text as many tokens as the
+text has: the lengths of real sentences in a model of this shape, independent of training. With
+several threads ours run one batch per core, as in `translate`.
 """
 
 from __future__ import annotations
@@ -66,10 +68,11 @@ def read_texts(args: argparse.Namespace) -> tuple[list[str], list[str]]:
 
 @torch.no_grad()
 def count(decoder: EchoDecoder, lengths: list[int], eos: int, prompt_end: int) -> torch.Tensor:
-    """Set the decoder's weights so that it writes the tokens length, length - 1, ... 1, eos; one embedding per length.
+    """Set the decoder's weights so that it writes the tokens length, length - 1, ... 1, eos; one
+    embedding per length.
 
-    Token i makes token i - 1 the most probable next token, more strongly than the sentence makes its first token
-    probable. All layers run, although most of their work has no effect.
+    Token i makes token i - 1 the most probable next token, more strongly than the sentence makes
+    its first token probable. All layers run, although most of their work has no effect.
     """
     size = max(lengths) + 2
     model = decoder.model

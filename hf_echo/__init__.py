@@ -1,13 +1,16 @@
-"""hf-echo: cross-lingual, cross-modal sentence embeddings (ECHO, Omnilingual SONAR) for the Hugging Face Hub.
+"""hf-echo: cross-lingual, cross-modal sentence embeddings (ECHO, Omnilingual SONAR) for the Hugging
+Face Hub.
 
 After `import hf_echo` these calls need no trust_remote_code:
 
-    AutoModel.from_pretrained(name), SentenceTransformer(name), pipeline("sonar-translation", model=name)
+    AutoModel.from_pretrained(name), SentenceTransformer(name), pipeline("sonar-translation",
+    model=name)
 
 `pipeline("sonar-translation")` opens the packaged echo-nano.
 
-The import registers the classes of `hf_echo.modeling` with transformers (`hf_echo.register`), so it takes as long as
-that of transformers' models. `hf_echo.evaluation`, `hf_echo.hub` and other parts are imported on first use.
+The import registers the classes of `hf_echo.modeling` with transformers (`hf_echo.register`), so it
+takes as long as that of transformers' models. `hf_echo.evaluation`, `hf_echo.hub` and other parts
+are imported on first use.
 """
 
 from __future__ import annotations
@@ -61,8 +64,8 @@ __all__ = [
 def pretrained(name: str) -> str:
     """Folder of a checkpoint in the package.
 
-    "echo-nano" encodes 104 languages and English with twelve layers, and its decoder writes English;
-    "echo-nano-speech" encodes speech of twelve languages into the same space.
+    "echo-nano" encodes 104 languages and English with twelve layers, and its decoder writes
+    English; "echo-nano-speech" encodes speech of twelve languages into the same space.
 
     Raises:
         ValueError: the package has no such checkpoint.

@@ -1,15 +1,17 @@
 """Languages: codes, names, scripts, families, resource levels and subsets (OS Tables 32 and 33).
 
-``LANGUAGES["fra_Latn"]`` is a :class:`Language`; ``find_language("French")``, ``("fr")`` and ``("fra")`` return its
-code. A language outside Table 32 (from another corpus, or code and mathematics) has no family and no resource level.
-The languages that a checkpoint was trained on are in its configuration.
+``LANGUAGES["fra_Latn"]`` is a :class:`Language`; ``find_language("French")``, ``("fr")`` and
+``("fra")`` return its code. A language outside Table 32 (from another corpus, or code and
+mathematics) has no family and no resource level. The languages that a checkpoint was trained on are
+in its configuration.
 
-The tables: FAMILIES and HIGH_RESOURCE are Table 32 (204 languages; those not in HIGH_RESOURCE are "low"). COMMON_80 is
-Table 33 without English. The text extraction of that table shows only one mark on its 202 cells; the 81 cells without
-the mark are as many as the caption counts as bold ("supported across all compared models"), so they are taken as these.
-The other tables map common codes and names to NLLB codes. The package langcodes has no such table: 65 of the 255 codes
-differ (its "sq" is a group, the table has ``als_Latn``), it reads "tl" as Filipino, and has names only with more data.
-It splits BCP 47 tags into their parts.
+The tables: FAMILIES and HIGH_RESOURCE are Table 32 (204 languages; those not in HIGH_RESOURCE are
+"low"). COMMON_80 is Table 33 without English. The text extraction of that table shows only one mark
+on its 202 cells; the 81 cells without the mark are as many as the caption counts as bold
+("supported across all compared models"), so they are taken as these. The other tables map common
+codes and names to NLLB codes. The package langcodes has no such table: 65 of the 255 codes differ
+(its "sq" is a group, the table has ``als_Latn``), it reads "tl" as Filipino, and has names only
+with more data. It splits BCP 47 tags into their parts.
 """
 
 from __future__ import annotations
@@ -41,7 +43,8 @@ ENGLISH = "eng_Latn"  # the pivot: other languages are aligned with it, and meas
 
 
 def lookup(text: str, separator: str = "=") -> dict[str, str]:
-    """ "key=value; key=value" -> {key: value}; without semicolons white space separates the pairs."""
+    """ "key=value; key=value" -> {key: value};
+    without semicolons white space separates the pairs."""
     entries = text.split(";") if ";" in text else text.split()
     table = {}
     for entry in entries:
@@ -123,7 +126,8 @@ COMMON_80 = frozenset(
     """.split()
 )
 
-# Modular Sentence Encoders, Table 5: the 23 languages (it writes "Italish", and Ge'ez as the script of Telugu)
+# Modular Sentence Encoders, Table 5: the 23 languages (it writes "Italish", and Ge'ez as the script
+# of Telugu)
 MODULAR_23 = frozenset(
     """
     amh_Ethi arb_Arab azj_Latn ces_Latn deu_Latn eng_Latn fra_Latn hau_Latn ita_Latn kaz_Cyrl kin_Latn kir_Cyrl
@@ -131,7 +135,8 @@ MODULAR_23 = frozenset(
     """.split()
 )
 
-# EMMA-X, A.1 and Table 1: its 94 languages -> millions of sentence pairs with English, 0 for "less than 0.1"
+# EMMA-X, A.1 and Table 1: its 94 languages -> millions of sentence pairs with English, 0 for "less
+# than 0.1"
 EMMA_X_PAIRS: dict[str, float] = {}
 for _pair in """
     afr_Latn=0 amh_Ethi=0 arb_Arab=72.3 asm_Beng=0 azj_Latn=0.82 bel_Cyrl=0.51 bul_Cyrl=47.2
@@ -184,7 +189,8 @@ _TWO_LETTERS = {
     code.split("_")[0]: short for short, code in ISO_639_1.items() if short not in ("no", "sh")
 }
 
-# ISO 639-3 macrolanguages, the bibliographic codes of ISO 639-2, and withdrawn codes that corpora still use
+# ISO 639-3 macrolanguages, the bibliographic codes of ISO 639-2, and withdrawn codes that corpora
+# still use
 OTHER_CODES = lookup(
     """
     alb=als_Latn ara=arb_Arab arm=hye_Armn aym=ayr_Latn aze=azj_Latn baq=eus_Latn bur=mya_Mymr chi=zho_Hans
@@ -198,7 +204,8 @@ OTHER_CODES = lookup(
     """
 )
 
-# regions that write a language in another script, or speak another variety (likely subtags of Unicode CLDR)
+# regions that write a language in another script, or speak another variety
+# (likely subtags of Unicode CLDR)
 OF_REGION = lookup(
     """
     azj_IR=azb_Arab kaz_CN=kaz_Arab khk_CN=khk_Mong kmr_IQ=ckb_Arab kmr_IR=ckb_Arab pan_PK=pan_Arab pes_AF=prs_Arab
@@ -247,13 +254,15 @@ class Language:
     """One row of the table.
 
     Attributes:
-        code: NLLB code (``fra_Latn``), a longer relative (``por_Latn_BR``), or ``python``, ``latex`` ...
+        code: NLLB code (``fra_Latn``), a longer relative (``por_Latn_BR``), or ``python``,
+            ``latex`` ...
         name: English name, unique, as used in the prompts.
         script: English name of the script; None for code and mathematics.
         family: as in OS Table 32; None outside the table.
         resource: "high" or "low" (OS Table 32); None outside the table.
         nllb: one of the 204 languages of OS Table 32.
-        base: one of the 202 languages that OmniSONAR-200 covers (Table 33: no ``arb_Latn``, ``min_Arab``).
+        base: one of the 202 languages that OmniSONAR-200 covers (Table 33: no ``arb_Latn``,
+            ``min_Arab``).
         common80: supported by every model that OS compares (Table 33, bold), without English.
     """
 
@@ -292,7 +301,8 @@ _BY_NAME = {**OTHER_NAMES, **{language.name.lower(): code for code, language in 
 
 
 def is_language(code: str) -> bool:
-    """Whether ``code`` is a known code, spelled exactly (``fra_Latn``, ``por_Latn_BR``, ``python``)."""
+    """Whether ``code`` is a known code, spelled exactly (``fra_Latn``, ``por_Latn_BR``,
+    ``python``)."""
     return code in LANGUAGES
 
 
@@ -305,22 +315,27 @@ def language(code: str) -> Language:
 
 
 def hub_code(code: str) -> str:
-    """The code by which the Hub files a language: ISO 639-1 where there is one ("fr"), else ISO 639-3 ("ast")."""
+    """The code by which the Hub files a language:
+    ISO 639-1 where there is one ("fr"), else ISO 639-3 ("ast")."""
     return _TWO_LETTERS.get(code.split("_")[0], code.split("_")[0])
 
 
 def find_language(text: str, *, strict: bool = False) -> str:
-    """Find the NLLB code of a name ("French"), an ISO 639 or BCP 47 code ("fr", "fra", "pt-BR") or an NLLB code.
+    """Find the NLLB code of a name ("French"), an ISO 639 or BCP 47 code ("fr", "fra", "pt-BR") or
+    an NLLB code.
 
-    Case does not matter, with one exception: "Ga" is the language Ga, "ga" is Irish. A code of several varieties gives
-    the most widely written one ("ar" is ``arb_Arab``, "zh" is ``zho_Hans``); an unknown region is dropped ("fr-CH" is
-    ``fra_Latn``), an unknown script is an error.
+    Case does not matter, with one exception: "Ga" is the language Ga, "ga" is Irish. A code of
+    several varieties gives the most widely written one ("ar" is ``arb_Arab``, "zh" is
+    ``zho_Hans``); an unknown region is dropped ("fr-CH" is ``fra_Latn``), an unknown script is an
+    error.
 
     Args:
-        strict: refuse a code of a language that is written in several scripts ("zh"), as all commands do.
+        strict: refuse a code of a language that is written in several scripts ("zh"), as all
+            commands do.
 
     Raises:
-        ValueError: an unknown language (the message names the closest match), or an ambiguous one (it names all).
+        ValueError: an unknown language (the message names the closest match), or an ambiguous one
+            (it names all).
     """
     codes = meanings(text)
     if strict and len(codes) > 1:
@@ -331,7 +346,8 @@ def find_language(text: str, *, strict: bool = False) -> str:
 
 
 def meanings(text: object) -> tuple[str, ...]:
-    """All codes that a name or a code may mean, the most widely written one first; none if it is unknown."""
+    """All codes that a name or a code may mean, the most widely written one first;
+    none if it is unknown."""
     code = _find(text)
     if code is None:
         return ()
@@ -343,8 +359,8 @@ def meanings(text: object) -> tuple[str, ...]:
 
 
 def as_code(text: str) -> str:
-    """The NLLB code of a language that a user names, by any name or code; an unlisted xyz_Latn stays as it is, unless
-    xyz is another code of a listed one ("cmn_Hans").
+    """The NLLB code of a language that a user names, by any name or code; an unlisted xyz_Latn
+    stays as it is, unless xyz is another code of a listed one ("cmn_Hans").
 
     Raises:
         ValueError: it is unknown or ambiguous.
@@ -357,9 +373,11 @@ def as_code(text: str) -> str:
 
 
 class TaggedCode(str):
-    """The NLLB code of a language that was named by a more exact tag: "eng_Latn" with the `tag` "en-GB".
+    """The NLLB code of a language that was named by a more exact tag: "eng_Latn" with the `tag`
+    "en-GB".
 
-    It is the code for everything but `language_fit`, which chooses among the variants that a file holds.
+    It is the code for everything but `language_fit`, which chooses among the variants that a file
+    holds.
     """
 
     tag: str
@@ -371,7 +389,8 @@ class TaggedCode(str):
 
 
 def tagged_code(text: str) -> str:
-    """`as_code` of a language, which keeps the tag where that names a region that the code lacks ("en-GB", "pt-PT").
+    """`as_code` of a language, which keeps the tag where that names a region that the code lacks
+    ("en-GB", "pt-PT").
 
     Raises:
         ValueError: as `as_code`.
@@ -417,10 +436,11 @@ def _fit(name: str, code: str, tag: str) -> int | None:
 
 
 def language_fit(name: str, language: str) -> int | None:
-    """How well the name of a language in a file fits the language asked for: 0 is exact, larger is worse, None is not.
+    """How well the name of a language in a file fits the language asked for: 0 is exact, larger is
+    worse, None is not.
 
-    As the lookup of BCP 47 (RFC 4647): "pt" takes "pt", then "pt-PT", then "pt-BR"; "pt-BR" takes "pt-BR", then "pt",
-    and no other region.
+    As the lookup of BCP 47 (RFC 4647): "pt" takes "pt", then "pt-PT", then "pt-BR"; "pt-BR" takes
+    "pt-BR", then "pt", and no other region.
 
     Args:
         name: any spelling: "en-US", "EN_us", "eng", "eng_Latn".
@@ -431,7 +451,8 @@ def language_fit(name: str, language: str) -> int | None:
 
 @cache
 def _script_and_region(tag: str) -> tuple[str | None, str | None]:
-    """The subtags of a BCP 47 tag or NLLB code: "zh-Hant-TW" has Hant and TW. (None, None) for other words."""
+    """The subtags of a BCP 47 tag or NLLB code: "zh-Hant-TW" has Hant and TW.
+    (None, None) for other words."""
     from langcodes.tag_parser import LanguageTagError, parse_tag
 
     try:
@@ -442,7 +463,8 @@ def _script_and_region(tag: str) -> tuple[str | None, str | None]:
 
 
 def bcp47(code: str) -> str:
-    """The shortest BCP 47 tag that `find_language` reads as this code and nothing else: "fr", "zh-Hant", "ceb-Latn"."""
+    """The shortest BCP 47 tag that `find_language` reads as this code and nothing else:
+    "fr", "zh-Hant", "ceb-Latn"."""
     short = _TWO_LETTERS.get(code[:3], code[:3])
     script = code[4:8]
     region = code[8:].replace("_", "-")
@@ -453,7 +475,8 @@ def bcp47(code: str) -> str:
 
 
 def _find(text: object) -> str | None:
-    """The code that a name or code means, or None. An ISO 639-1 code comes before a name, if the name is not exact."""
+    """The code that a name or code means, or None.
+    An ISO 639-1 code comes before a name, if the name is not exact."""
     if not isinstance(text, str):
         return None
     name = text.strip()
@@ -491,7 +514,8 @@ def _find_code(tag: str) -> str | None:
 
 
 def _main_code(iso: str) -> str | None:
-    """The NLLB code of an ISO 639-3 code: in its main script, or the one whose name has no script in brackets."""
+    """The NLLB code of an ISO 639-3 code: in its main script,
+    or the one whose name has no script in brackets."""
     if iso in MAIN_SCRIPT:
         return f"{iso}_{MAIN_SCRIPT[iso]}"
     for code, language in LANGUAGES.items():
@@ -502,7 +526,8 @@ def _main_code(iso: str) -> str | None:
 
 
 def _suggestion(text: object) -> str:
-    """ ": did you mean fra_Latn (French)?", or where the known codes are listed, if none is close."""
+    """ ": did you mean fra_Latn (French)?", or where the known codes are listed,
+    if none is close."""
     code = _find(text)  # "fra", "fr", "French"
     word = str(text).strip().lower()
     # two letters are a code, and similar codes mean other languages
@@ -515,7 +540,8 @@ def _suggestion(text: object) -> str:
 
 
 def _other_scripts() -> dict[str, tuple[str, ...]]:
-    """Code of the main script -> those of the others, for languages whose bare code says nothing about the script."""
+    """Code of the main script -> those of the others, for languages whose bare code says nothing
+    about the script."""
     others: dict[str, tuple[str, ...]] = {"kmr_Latn": ("ckb_Arab",)}  # "ku"
     for iso, script in MAIN_SCRIPT.items():
         main = f"{iso}_{script}"

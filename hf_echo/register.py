@@ -1,7 +1,8 @@
-"""Makes the models and the pipeline of this package known to transformers, by its own `register` functions.
+"""Makes the models and the pipeline of this package known to transformers, by its own `register`
+functions.
 
-`import hf_echo` registers. The command `hf-echo` does it when it runs, since the models of transformers take seconds
-to import and no help needs them.
+`import hf_echo` registers. The command `hf-echo` does it when it runs, since the models of
+transformers take seconds to import and no help needs them.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ def is_command() -> bool:
 
 @contextmanager
 def collector_rests() -> Iterator[None]:
-    """No garbage collection inside: an import makes what stays, and the search for waste takes a sixth of it."""
+    """No garbage collection inside: an import makes what stays,
+    and the search for waste takes a sixth of it."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -66,7 +68,8 @@ def _register() -> None:
     AutoModel.register(modeling.SpectrumConfig, modeling.SpectrumModel, exist_ok=True)
     AutoModelForSeq2SeqLM.register(modeling.EchoConfig, modeling.EchoForTranslation, exist_ok=True)
     AutoModelForSeq2SeqLM.register(modeling.EchoDecoderConfig, modeling.EchoDecoder, exist_ok=True)
-    # Its import makes SONAR's decoder known to EchoForTranslation, which opens both kinds of folders.
+    # Its import makes SONAR's decoder known to EchoForTranslation, which opens both kinds of
+    # folders.
     modeling.SonarForTranslation  # noqa: B018
     AutoModelForSeq2SeqLM.register(
         modeling.EchoSpeechConfig, modeling.EchoSpeechForTranslation, exist_ok=True
@@ -77,7 +80,8 @@ def _register() -> None:
     AutoFeatureExtractor.register(
         modeling.EchoSpeechConfig, modeling.EchoAudioFeatureExtractor, exist_ok=True
     )
-    # transformers finds a tokenizer by its class in tokenizer_config.json; the last one serves a folder without it.
+    # transformers finds a tokenizer by its class in tokenizer_config.json; the last one serves a
+    # folder without it.
     AutoTokenizer.register(modeling.EchoConfig, modeling.SonarTokenizer, exist_ok=True)
     AutoTokenizer.register(modeling.EchoConfig, modeling.EchoTokenizer, exist_ok=True)
     if PIPELINE not in PIPELINE_REGISTRY.get_supported_tasks():  # a second registration warns

@@ -1,4 +1,5 @@
-"""`rule_based_hard_negatives` under the name that design and papers' scripts use; it lives in `hf_echo.negatives`."""
+"""`rule_based_hard_negatives` under the name that design and papers' scripts use;
+it lives in `hf_echo.negatives`."""
 
 from __future__ import annotations
 

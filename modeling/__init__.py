@@ -1,5 +1,5 @@
-"""Code that a checkpoint needs to run; it is pushed to the Hub. Text needs only torch and transformers,
-audio also soundfile and soxr, SentenceTransformer its own package.
+"""Code that a checkpoint needs to run; it is pushed to the Hub. Text needs only torch and
+transformers, audio also soundfile and soxr, SentenceTransformer its own package.
 
 A class is imported when it is asked for: who needs the names of languages does not wait for torch.
 """

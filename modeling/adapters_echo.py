@@ -1,6 +1,8 @@
-"""Low-rank adapters by peft (LoRA, DoRA) inside a model: their layers and parameters, and merging them.
+"""Low-rank adapters by peft (LoRA, DoRA) inside a model: their layers and parameters, and merging
+them.
 
-Stages train them by `adapter` of a recipe, and a modular encoder has two for each language. The files are peft's.
+Stages train them by `adapter` of a recipe, and a modular encoder has two for each language. The
+files are peft's.
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
-"""Beam search over sentence embeddings: the same tokens as transformers' `generate`, several times as fast.
+"""Beam search over sentence embeddings: the same tokens as transformers' `generate`, several times
+as fast.
 
-As in greedy decoding (`generation_echo.py`), cross-attention is one constant per sentence, keys and values have buffers
-of fixed size, and finished sentences leave the batch. The beams of a sentence share one cache: it has the prompt once
-and then the beams' tokens of every step. A mask says which of them a beam descends from, so a new parent changes the
-mask and moves no keys or values. The best tokens of a row are found by blocks.
+As in greedy decoding (`generation_echo.py`), cross-attention is one constant per sentence, keys and
+values have buffers of fixed size, and finished sentences leave the batch. The beams of a sentence
+share one cache: it has the prompt once and then the beams' tokens of every step. A mask says which
+of them a beam descends from, so a new parent changes the mask and moves no keys or values. The best
+tokens of a row are found by blocks.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ ENDED = 1e9  # taken off the score of a beam that has ended, so that it runs no 
 def beam_decode(
     decoder: EchoDecoder, sentence_embedding: torch.Tensor, prompt_ids: list[int], **options: Any
 ) -> list[list[int]]:
-    """The best beam of each sentence, as `generate` finds it: the first of `beam_candidates`, with its arguments."""
+    """The best beam of each sentence, as `generate` finds it:
+    the first of `beam_candidates`, with its arguments."""
     candidates, _ = beam_candidates(decoder, sentence_embedding, prompt_ids, **options)
     return [beams[0] for beams in candidates]
 
@@ -49,10 +52,11 @@ def beam_candidates(
     eos_token_id: int | list[int] | None = None,
     no_repeat_ngram_size: int | None = None,
 ) -> tuple[list[list[list[int]]], torch.Tensor]:
-    """All beams of each sentence, best first, as `generate` finds them with `num_return_sequences=num_beams`.
+    """All beams of each sentence, best first, as `generate` finds them with
+    `num_return_sequences=num_beams`.
 
-    `length_penalty` and `early_stopping` are those of the decoder's generation config: a finished beam's score is its
-    log-probability divided by its length to the power of `length_penalty`.
+    `length_penalty` and `early_stopping` are those of the decoder's generation config: a finished
+    beam's score is its log-probability divided by its length to the power of `length_penalty`.
 
     Args:
         decoder: an EchoDecoder with `bottleneck=True`.
@@ -62,8 +66,8 @@ def beam_candidates(
         eos_token_id, no_repeat_ngram_size: as in `greedy_decode`.
 
     Returns:
-        The new ids of each row's beams, without prompt and end of sentence, and their scores (batch, num_beams); -inf
-        for a beam that does not exist, which `early_stopping` can leave.
+        The new ids of each row's beams, without prompt and end of sentence, and their scores
+        (batch, num_beams); -inf for a beam that does not exist, which `early_stopping` can leave.
     """
     batch = len(sentence_embedding)
     device = sentence_embedding.device
@@ -76,7 +80,8 @@ def beam_candidates(
     length_penalty = decoder.generation_config.length_penalty
     if length_penalty is None:
         length_penalty = 1.0
-    # As many candidates as leave `num_beams` unfinished ones even if every end of sentence is among them.
+    # As many candidates as leave `num_beams` unfinished ones even if every end of sentence is among
+    # them.
     candidates_of_a_row = min(max(2, 1 + len(start.ends)) * num_beams, decoder.config.vocab_size)
 
     # The prompt is read once for each sentence; its beams share these keys and values.
@@ -93,7 +98,8 @@ def beam_candidates(
     # cached tokens before a beam
     seen = torch.ones(batch, num_beams, cached, dtype=torch.bool, device=device)
     itself = torch.eye(num_beams, dtype=torch.bool, device=device)
-    # tokens and scores of the running beams, one in the first step; float32 whatever the default dtype is
+    # tokens and scores of the running beams, one in the first step; float32 whatever the default
+    # dtype is
     written = torch.full((batch, 1, max_new_tokens), -1, device=device)
     scores = torch.zeros(batch, 1, dtype=torch.float32, device=device)
     done = written.repeat(1, num_beams, 1)  # tokens of the finished beams
@@ -162,7 +168,8 @@ def beam_candidates(
 
 
 def _without_ends(beams: torch.Tensor, ends: torch.Tensor) -> list[list[list[int]]]:
-    """(batch, beams, tokens) ids, -1 where nothing is written -> the ids of each beam without ends of sentence."""
+    """(batch, beams, tokens) ids, -1 where nothing is written -> the ids of each beam without ends
+    of sentence."""
     end_ids = set(ends.tolist())
     sentences = []
     for row in beams.tolist():
@@ -179,7 +186,8 @@ def _of_parents(tensor: torch.Tensor, parents: torch.Tensor) -> torch.Tensor:
 
 
 def _compact(seen: torch.Tensor, cache: list[torch.Tensor]) -> tuple[torch.Tensor, int]:
-    """Move the tokens that a beam descends from to the front of the cache, in place; return their mask and number."""
+    """Move the tokens that a beam descends from to the front of the cache, in place;
+    return their mask and number."""
     live = seen.any(1)
     length = int(live.sum(1).max())
     order = live.sort(dim=1, descending=True, stable=True).indices[:, :length]
@@ -206,7 +214,8 @@ def _best_tokens(
 
 
 def _best_of_rows(log_probs: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """`log_probs.topk(k)` of each row, on a CPU several times as fast: find the k best blocks, then look into them."""
+    """`log_probs.topk(k)` of each row, on a CPU several times as fast:
+    find the k best blocks, then look into them."""
     size = math.gcd(log_probs.shape[-1], 64)
     if size < 32 or log_probs.shape[-1] // size <= k:
         best = log_probs.topk(k)

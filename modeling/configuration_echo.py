@@ -1,4 +1,5 @@
-"""Configurations of the Echo models: an encoder on any text model of transformers, and a Llama-shaped decoder."""
+"""Configurations of the Echo models: an encoder on any text model of transformers,
+and a Llama-shaped decoder."""
 
 from __future__ import annotations
 
@@ -31,8 +32,9 @@ DECODER_FOLDER = "decoder"  # of a release
 PROJECTIONS = ("linear", "affine", "tanh", "none")
 ATTENTIONS = ("both", "own")
 PROMPTS = ("name", "tokens", "none")
-# `pipeline()` demands trust_remote_code for every config that names a custom pipeline, even when the installed package
-# has registered it. The installed class therefore drops the entry on loading and writes it again on saving.
+# `pipeline()` demands trust_remote_code for every config that names a custom pipeline, even when
+# the installed package has registered it. The installed class therefore drops the entry on loading
+# and writes it again on saving.
 _IS_REMOTE_CODE = __name__.startswith("transformers_modules")
 
 
@@ -49,8 +51,8 @@ class EchoDecoderConfig(LlamaConfig):
 
     Args:
         embedding_size: size of the sentence embeddings the decoder reads in bottleneck mode.
-        bottleneck: True: cross-attend one vector, the projected sentence embedding (stage 2 and later).
-            False: cross-attend all encoder tokens (stage 1).
+        bottleneck: True: cross-attend one vector, the projected sentence embedding
+            (stage 2 and later). False: cross-attend all encoder tokens (stage 1).
         languages: codes that the decoder was trained to write; None if unknown.
     """
 
@@ -83,27 +85,33 @@ class EchoDecoderConfig(LlamaConfig):
 
 @strict
 class EchoConfig(PreTrainedConfig):
-    """Any text model of transformers, a pooling and a projection to the sentence embedding (OS 4.2, 5).
+    """Any text model of transformers, a pooling and a projection to the sentence embedding
+    (OS 4.2, 5).
 
-    Fields of the backbone can be given, read and set here: `EchoConfig(hidden_size=256)` is a Llama of that width, and
-    `config.hidden_size` that of any backbone.
+    Fields of the backbone can be given, read and set here: `EchoConfig(hidden_size=256)` is a Llama
+    of that width, and `config.hidden_size` that of any backbone.
 
     Args:
-        backbone: configuration of a text model, or its dict with `model_type`; default: a Llama. Of an encoder-decoder
-            with `is_encoder_decoder=False` it is the encoder.
-        attention: "both": the backbone attends in both directions, unless its `is_causal` is True; "own": as its
-            configuration says, which keeps the vectors of a finished model.
-        pooling: a name in `POOLINGS`, such as "cls" (the first token's state, as in the papers), "last" (the last
-            token's) or "mean" over all tokens of the attention mask.
-        embedding_size: size of the sentence embedding; None: that of the backbone's states, without a projection.
-        projection: "linear" (without bias), "affine" (with bias), "tanh" (with bias and tanh, as LaBSE's) or "none".
-        prompts: how texts name their language: "name" (`French:`), "tokens" (a special token for each language, as
-            SONAR does) or "none".
-        languages: codes that the model was trained on; they become the prompts of the SentenceTransformer.
-        decoder: configuration of the decoder in the same training checkpoint; None for an encoder alone.
-        sentence_transformer: of a converted SentenceTransformer what it says beside its model: `prompts`,
-            `default_prompt_name`, `similarity_fn_name`, `truncate_dim` and `normalize` (whether its embeddings have
-            length 1). SentenceTransformer and `hf_echo.inference.encode` follow it; training reads texts as they are.
+        backbone: configuration of a text model, or its dict with `model_type`; default: a Llama. Of
+            an encoder-decoder with `is_encoder_decoder=False` it is the encoder.
+        attention: "both": the backbone attends in both directions, unless its `is_causal` is True;
+            "own": as its configuration says, which keeps the vectors of a finished model.
+        pooling: a name in `POOLINGS`, such as "cls" (the first token's state, as in the papers),
+            "last" (the last token's) or "mean" over all tokens of the attention mask.
+        embedding_size: size of the sentence embedding; None: that of the backbone's states, without
+            a projection.
+        projection: "linear" (without bias), "affine" (with bias), "tanh"
+            (with bias and tanh, as LaBSE's) or "none".
+        prompts: how texts name their language: "name" (`French:`), "tokens"
+            (a special token for each language, as SONAR does) or "none".
+        languages: codes that the model was trained on; they become the prompts of the
+            SentenceTransformer.
+        decoder: configuration of the decoder in the same training checkpoint; None for an encoder
+            alone.
+        sentence_transformer: of a converted SentenceTransformer what it says beside its model:
+            `prompts`, `default_prompt_name`, `similarity_fn_name`, `truncate_dim` and `normalize`
+            (whether its embeddings have length 1). SentenceTransformer and
+            `hf_echo.inference.encode` follow it; training reads texts as they are.
 
     Raises:
         ValueError: an unknown kind of backbone, or a value that is not allowed.
@@ -200,7 +208,8 @@ class EchoConfig(PreTrainedConfig):
 
     @property
     def vector_size(self) -> int:
-        """Size of the vectors that `encode` gives: of the embeddings, or `truncate_dim` of a SentenceTransformer."""
+        """Size of the vectors that `encode` gives:
+        of the embeddings, or `truncate_dim` of a SentenceTransformer."""
         size: Any = self.embedding_size
         truncate_dim = (self.sentence_transformer or {}).get("truncate_dim")
         return min(size, truncate_dim or size)

@@ -1,4 +1,5 @@
-"""Configuration of the speech encoder: any audio model of transformers and the attention pooling on top of it."""
+"""Configuration of the speech encoder: any audio model of transformers and the attention pooling on
+top of it."""
 
 from __future__ import annotations
 
@@ -20,13 +21,16 @@ REMOTE_SPEECH_CODE = {
 
 @strict
 class EchoSpeechConfig(PreTrainedConfig):
-    """Audio encoder, attention pooling of its frames and a projection to the sentence embedding (OS 3.4, 4.6).
+    """Audio encoder, attention pooling of its frames and a projection to the sentence embedding
+    (OS 3.4, 4.6).
 
     Args:
-        audio_config: configuration of the audio encoder, such as a `Wav2Vec2Config` (raw samples), a
-            `Wav2Vec2BertConfig` (log-mel frames), a `SeamlessM4TConfig` for the conformer of SONAR or a `WhisperConfig`
-            for Whisper's encoder; default: a wav2vec 2.0 of the omnilingual layout (layer norm before each block).
-        embedding_size: size of the sentence embedding; that of the text encoder whose space is learned.
+        audio_config: configuration of the audio encoder, such as a `Wav2Vec2Config` (raw samples),
+            a `Wav2Vec2BertConfig` (log-mel frames), a `SeamlessM4TConfig` for the conformer of
+            SONAR or a `WhisperConfig` for Whisper's encoder; default: a wav2vec 2.0 of the
+            omnilingual layout (layer norm before each block).
+        embedding_size: size of the sentence embedding; that of the text encoder whose space is
+            learned.
         pooler_layers: layers of the transformer decoder that reads the frames (OS 4.6: 3).
         pooler_hidden_size: its width; None takes the width of the audio encoder.
         pooler_heads: its attention heads.
@@ -86,9 +90,11 @@ class EchoSpeechConfig(PreTrainedConfig):
 
 
 def omnilingual_wav2vec2(**changes: Any) -> Wav2Vec2Config:
-    """Configuration of the omnilingual ASR encoders of 300M parameters; larger ones change width and layers.
+    """Configuration of the omnilingual ASR encoders of 300M parameters; larger ones change width
+    and layers.
 
-    All sizes have 16 heads: 24 x 1024/4096 (300M), 48 x 1280/5120 (1B), 60 x 2048/8192 (3B), 128 x 2048/8192 (7B).
+    All sizes have 16 heads: 24 x 1024/4096 (300M), 48 x 1280/5120 (1B), 60 x 2048/8192 (3B), 128 x
+    2048/8192 (7B).
     """
     layout = dict(
         hidden_size=1024,

@@ -1,4 +1,5 @@
-"""Configuration of Spectrum (OS 9): a tower over sentence embeddings, and a token decoder that reads its states."""
+"""Configuration of Spectrum (OS 9): a tower over sentence embeddings,
+and a token decoder that reads its states."""
 
 from __future__ import annotations
 
@@ -22,13 +23,15 @@ class SpectrumConfig(LlamaConfig):
 
     Args:
         embedding_size: size of the sentence embeddings.
-        embedding_scale: the projected embeddings are multiplied by it, so that their values are about as large as
-            those of the tower's states.
+        embedding_scale: the projected embeddings are multiplied by it, so that their values are
+            about as large as those of the tower's states.
         max_position_embeddings: sentences of a document, at most.
-        boe_text: the sentence whose embedding is BOE, the vector in front of every document (OS 9.1).
-        sentence_prompt: decoder tokens before each sentence that is written; None: the decoder's start token.
-        decoder: configuration of the token decoder; None for a tower alone. Its `embedding_size` is the tower's
-            `hidden_size`, and `bottleneck` is False.
+        boe_text: the sentence whose embedding is BOE, the vector in front of every document
+            (OS 9.1).
+        sentence_prompt: decoder tokens before each sentence that is written; None: the decoder's
+            start token.
+        decoder: configuration of the token decoder; None for a tower alone. Its `embedding_size` is
+            the tower's `hidden_size`, and `bottleneck` is False.
     """
 
     model_type = "spectrum"

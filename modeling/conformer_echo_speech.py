@@ -1,7 +1,9 @@
-"""The audio model of SONAR's speech encoders: conformer blocks of SeamlessM4T on log-mel frames, without its adapter.
+"""The audio model of SONAR's speech encoders: conformer blocks of SeamlessM4T on log-mel frames,
+without its adapter.
 
-w2v-BERT as fairseq trained it: batch norm after a depthwise convolution that sees both sides, relative positions. The
-`Wav2Vec2BertModel` of transformers is another one (layer norm, convolution over the past only).
+w2v-BERT as fairseq trained it: batch norm after a depthwise convolution that sees both sides,
+relative positions. The `Wav2Vec2BertModel` of transformers is another one
+(layer norm, convolution over the past only).
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ class FbankConformer(SeamlessM4TPreTrainedModel):
     def forward(
         self, input_features: torch.Tensor, attention_mask: torch.Tensor | None = None
     ) -> BaseModelOutput:
-        """`last_hidden_state` (batch, frames, hidden_size) of log-mel frames (batch, frames, features)."""
+        """`last_hidden_state` (batch, frames, hidden_size) of log-mel frames
+        (batch, frames, features)."""
         frames = self.encoder(
             self.feature_projection(input_features), attention_mask=attention_mask
         )

@@ -1,4 +1,5 @@
-"""Feature extractor for speech: any audio that a user has becomes samples or log-mel frames at one sampling rate."""
+"""Feature extractor for speech: any audio that a user has becomes samples or log-mel frames at one
+sampling rate."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ logger = logging.getLogger(__name__)
 # seconds: one frame of wav2vec 2.0 (400 samples at 16 kHz) and of a log-mel spectrogram
 SHORTEST = 0.025
 BLOCK = 1 << 20  # samples read at a time
-# libsndfile's description of a wav file whose header promises another number of bytes; a stream promises over 2 GB
+# libsndfile's description of a wav file whose header promises another number of bytes; a stream
+# promises over 2 GB
 CUT_OFF = re.compile(r"^data : (\d+) \(should be (\d+)\)", re.MULTILINE)
 UNKNOWN_SIZE = 0x7FFF0000
 # names of chunks of wav files beside the audio
@@ -44,16 +46,18 @@ def load_audio(
     """Mono float32 samples (n,) at a sampling rate, in the range -1 to 1.
 
     Args:
-        audio: a path, the bytes of a file, an array (n,), (channels, n) or (n, channels) of floats or integers, or a
-            mapping {"array", "sampling_rate"} or {"path"} or {"bytes"}, as `datasets` gives. libsndfile reads wav,
-            flac, ogg and mp3; soxr resamples; channels are averaged.
+        audio: a path, the bytes of a file, an array (n,), (channels, n) or (n, channels) of floats
+            or integers, or a mapping {"array", "sampling_rate"} or {"path"} or {"bytes"}, as
+            `datasets` gives. libsndfile reads wav, flac, ogg and mp3; soxr resamples; channels are
+            averaged.
         sampling_rate: of the result, in Hz.
         given_rate: of an array without its own; None means that it has the rate of the result.
         name: what an error calls audio without a path.
 
     Raises:
-        FileNotFoundError: there is no such file. ValueError: it is not readable audio, cut off, shorter than 25 ms,
-            silent, or holds NaN or infinite values. ImportError: soundfile or soxr is not installed.
+        FileNotFoundError: there is no such file. ValueError: it is not readable audio, cut off,
+            shorter than 25 ms, silent, or holds NaN or infinite values. ImportError: soundfile or
+            soxr is not installed.
     """
     blocks = list(audio_blocks(audio, sampling_rate, given_rate=given_rate, name=name))
     return blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
@@ -156,8 +160,9 @@ def _read_file(audio: Any, sampling_rate: int, name: str) -> Iterator[np.ndarray
 
 
 def audio_source(audio: str | Path | bytes) -> Any:
-    """What soundfile opens: a path, or the bytes of a file; those of a wav file whose header promises too little audio,
-    as a program leaves it that writes to a pipe or was killed, with the true size.
+    """What soundfile opens: a path, or the bytes of a file; those of a wav file whose header
+    promises too little audio, as a program leaves it that writes to a pipe or was killed, with the
+    true size.
     """
     with _binary(audio) as file:
         place = _understated(file)
@@ -175,7 +180,8 @@ def _binary(audio: str | Path | bytes) -> Any:
 
 
 def _understated(file: Any) -> int | None:
-    """Where the size of the audio stands in a wav file, if more audio follows than it says; None for others."""
+    """Where the size of the audio stands in a wav file, if more audio follows than it says;
+    None for others."""
     size = file.seek(0, io.SEEK_END)
     file.seek(0)
     head = file.read(12)
@@ -198,7 +204,8 @@ def _understated(file: Any) -> int | None:
 
 
 def lost_end(audio: str | Path | bytes) -> str:
-    """What an ogg file has lost, whose last page says that it is the last; "" for whole files and other formats."""
+    """What an ogg file has lost, whose last page says that it is the last;
+    "" for whole files and other formats."""
     with _binary(audio) as file:
         if file.read(4) != b"OggS":
             return ""
@@ -206,8 +213,8 @@ def lost_end(audio: str | Path | bytes) -> str:
         start = max(0, size - 2 * OGG_PAGE)
         file.seek(start)
         tail = file.read()
-    # A page's header has 27 bytes: byte 5 holds its flags (4: the last one), byte 26 the number of segments, whose
-    # lengths follow, a byte each.
+    # A page's header has 27 bytes: byte 5 holds its flags (4: the last one), byte 26 the number of
+    # segments, whose lengths follow, a byte each.
     page = tail.rfind(b"OggS\0")
     segments = tail[page + 26] if page >= 0 and page + 27 <= len(tail) else 0
     length = 27 + segments + sum(tail[page + 27 : page + 27 + segments])
@@ -232,7 +239,8 @@ def _floats(samples: np.ndarray, name: str) -> np.ndarray:
 
 
 def _mono(samples: np.ndarray, name: str) -> np.ndarray:
-    """(n,) mean of the channels of (n,), (n, channels) or (channels, n): the shorter side holds the channels."""
+    """(n,) mean of the channels of (n,), (n, channels) or (channels, n):
+    the shorter side holds the channels."""
     if samples.ndim == 2:
         samples = samples.mean(int(np.argmin(samples.shape)) if min(samples.shape) else 1)
     if samples.ndim != 1:
@@ -243,7 +251,8 @@ def _mono(samples: np.ndarray, name: str) -> np.ndarray:
 
 
 def resampler(rate: int, new_rate: int, name: str) -> Any:
-    """Function (block, whether it is the last) -> block at the new rate; None where the rates are equal."""
+    """Function (block, whether it is the last) -> block at the new rate;
+    None where the rates are equal."""
     if not 1000 <= rate <= 768_000:
         raise ValueError(f"{name}: sampling rate {rate} Hz; it must be between 1000 and 768000")
     if rate == new_rate:
@@ -256,11 +265,13 @@ def resampler(rate: int, new_rate: int, name: str) -> Any:
 
 
 class EchoAudioFeatureExtractor(SequenceFeatureExtractor):
-    """Audio to the padded input of a speech encoder with its mask. It takes what `load_audio` takes.
+    """Audio to the padded input of a speech encoder with its mask. It takes what `load_audio`
+    takes.
 
     Args:
-        features: "samples" (wav2vec 2.0: zero mean, unit variance), "log-mel" (w2v-BERT and small students) or
-            "whisper" (the log-mel frames of Whisper, without its padding to 30 seconds).
+        features: "samples" (wav2vec 2.0: zero mean, unit variance), "log-mel" (w2v-BERT and small
+            students) or "whisper" (the log-mel frames of Whisper, without its padding to 30
+            seconds).
         num_mel_bins: of "log-mel" and "whisper".
         stride: of "log-mel": so many frames of 10 ms are joined to one.
         sampling_rate: in Hz; other rates are resampled.
@@ -319,7 +330,8 @@ class EchoAudioFeatureExtractor(SequenceFeatureExtractor):
         padding: bool | str = True,
         **kwargs: Any,
     ):
-        """`input_values` (batch, samples) or `input_features` (batch, frames, features), and `attention_mask`.
+        """`input_values` (batch, samples) or `input_features` (batch, frames, features), and
+        `attention_mask`.
 
         Args:
             audio: one audio or a list of them.
@@ -340,7 +352,8 @@ class EchoAudioFeatureExtractor(SequenceFeatureExtractor):
         return self._library(samples, padding=padding, sampling_rate=self.sampling_rate, **kwargs)
 
     def _whisper(self, samples: list[np.ndarray], return_tensors: str | None) -> BatchFeature:
-        """Each row by itself, because Whisper's scale depends on the loudest frame, with a little silence after it."""
+        """Each row by itself, because Whisper's scale depends on the loudest frame,
+        with a little silence after it."""
         rows = []
         for row in samples:
             silence = min(SILENCE, max(0.0, WHISPER_SECONDS - len(row) / self.sampling_rate))

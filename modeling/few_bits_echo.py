@@ -1,4 +1,5 @@
-"""Reads weights that a release stores in few bits; they are unpacked at loading, into the dtype of the other weights.
+"""Reads weights that a release stores in few bits; they are unpacked at loading, into the dtype of
+the other weights.
 
 A matrix `name` (rows, columns) is stored as two tensors:
 
@@ -19,7 +20,8 @@ KINDS = (".int8", ".int4")
 def read_few_bits(
     files: list[str] | None, dtype: torch.dtype | None = None
 ) -> dict[str, torch.Tensor] | None:
-    """All tensors of safetensors files, matrices in `dtype` or float32; None if no tensor is stored in few bits."""
+    """All tensors of safetensors files, matrices in `dtype` or float32;
+    None if no tensor is stored in few bits."""
     if (
         not files
         or not all(file.endswith(".safetensors") for file in files)
@@ -42,7 +44,8 @@ def _few_bits(file: str) -> bool:
 
 
 def unpack(values: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
-    """The float32 tensor (rows, columns, ...) of values, int8 or in pairs as uint8, and scales (rows, blocks)."""
+    """The float32 tensor (rows, columns, ...) of values, int8 or in pairs as uint8,
+    and scales (rows, blocks)."""
     if values.dtype == torch.uint8:
         values = torch.stack([values & 15, values >> 4], dim=-1).flatten(1).to(torch.int8) - 8
     blocks = values.float().view(*scale.shape, -1)

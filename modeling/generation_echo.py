@@ -1,9 +1,10 @@
 """Fast greedy decoding of sentence embeddings: the same tokens as `generate`.
 
-With the bottleneck, a layer's cross-attention is one constant per sentence, so it is computed once. Keys and values go
-into buffers of fixed size. The last sentence of the batch takes the place of one that has ended, so batches stay dense
-and can be large, whatever the lengths. Beam search is in `beams_echo.py`. Sampling and stage-1 decoding (full
-cross-attention) need `EchoForTranslation.generate`.
+With the bottleneck, a layer's cross-attention is one constant per sentence, so it is computed once.
+Keys and values go into buffers of fixed size. The last sentence of the batch takes the place of one
+that has ended, so batches stay dense and can be large, whatever the lengths. Beam search is in
+`beams_echo.py`. Sampling and stage-1 decoding (full cross-attention) need
+`EchoForTranslation.generate`.
 """
 
 from __future__ import annotations
@@ -71,9 +72,10 @@ def greedy_decode(
         decoder: an EchoDecoder with `bottleneck=True`.
         sentence_embedding: (batch, embedding_size).
         prompt_ids: the decoder prompt, the same for all rows (one target language per call).
-        eos_token_id: one or several end-of-sentence ids; default: those of the decoder's generation config.
-        no_repeat_ngram_size: no sequence of this many tokens occurs twice, prompt included, as in `generate`; 0 for no
-            limit; default: the value of the decoder's generation config.
+        eos_token_id: one or several end-of-sentence ids; default: those of the decoder's generation
+            config.
+        no_repeat_ngram_size: no sequence of this many tokens occurs twice, prompt included, as in
+            `generate`; 0 for no limit; default: the value of the decoder's generation config.
 
     Returns:
         The new ids of each row, without prompt and end of sentence.
@@ -180,7 +182,8 @@ def drop_rows(
     cache: Sequence[torch.Tensor],
     position: int,
 ) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-    """Keep the rows that stay: the last ones take the places of those that leave, in the tensors themselves.
+    """Keep the rows that stay: the last ones take the places of those that leave, in the tensors
+    themselves.
 
     Of the cache only the part before `position` is filled and copied.
     """
@@ -197,7 +200,8 @@ def drop_rows(
 
 
 def ban_repeated_ngrams(logits: torch.Tensor, written: torch.Tensor, size: int) -> None:
-    """Set the logits of tokens that would repeat one of a row's n-grams to -inf, for all rows at once.
+    """Set the logits of tokens that would repeat one of a row's n-grams to -inf, for all rows at
+    once.
 
     transformers' NoRepeatNGramLogitsProcessor does the same row by row; it took a third of a step
     (docs/log.md).
@@ -222,7 +226,8 @@ def is_echo_decoder(decoder: PreTrainedModel) -> bool:
 
 
 def check_prompt(decoder: PreTrainedModel, prompt_ids: list[int]) -> None:
-    """Check that the decoder's vocabulary contains the prompt; a decoder of one language may have a shortened one."""
+    """Check that the decoder's vocabulary contains the prompt;
+    a decoder of one language may have a shortened one."""
     vocab_size = decoder.config.vocab_size
     if max(prompt_ids) >= vocab_size:
         raise ValueError(
@@ -244,7 +249,8 @@ def check_target_lang(decoder: PreTrainedModel, target_lang: str) -> None:
 
 
 def _argmax(logits: torch.Tensor) -> torch.Tensor:
-    """`logits.argmax(-1)`, on a CPU three times as fast: find the best block, then the best logit in it."""
+    """`logits.argmax(-1)`, on a CPU three times as fast:
+    find the best block, then the best logit in it."""
     size = math.gcd(logits.shape[-1], 64)
     if size < 32:
         return logits.argmax(-1)
@@ -290,10 +296,12 @@ def decode_step(
         position: place of the first one in the cache.
         constants, cache: of each layer, see `Start` and `empty_cache`.
         rotary: cosines and sines of the new tokens, (1, new or 1, head_dim).
-        mask: (batch, 1, new, position + new), true where a new token attends the cache; default: causal.
+        mask: (batch, 1, new, position + new), true where a new token attends the cache; default:
+            causal.
 
     Returns:
-        (batch, hidden) normed states of the last token; with a mask (batch, new, hidden) states of all.
+        (batch, hidden) normed states of the last token; with a mask (batch, new, hidden) states of
+        all.
     """
     hidden = model.embed_tokens(ids)
     new = ids.shape[1]
@@ -301,7 +309,8 @@ def decode_step(
     for layer, constant, keys, values in zip(
         model.layers, constants, cache[::2], cache[1::2], strict=True
     ):
-        # Keys and values of the new tokens join the cache: (batch, heads, position + new, head_dim).
+        # Keys and values of the new tokens join the cache:
+        # (batch, heads, position + new, head_dim).
         attention = layer.self_attn
         normed = layer.input_layernorm(hidden)
         keys[:, :, position:end] = _rotate(_heads(attention.k_proj(normed), attention), *rotary)
@@ -331,7 +340,8 @@ def decode_step(
 
 
 def _attend_all(query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-    """Attention of one token, (batch, heads, 1, head_dim), by two products: in bf16 faster than torch's kernel."""
+    """Attention of one token, (batch, heads, 1, head_dim), by two products:
+    in bf16 faster than torch's kernel."""
     # (batch, key heads, heads of a key, head_dim)
     heads = query.unflatten(1, (keys.shape[1], -1)).flatten(2, 3)
     return ((heads @ keys.mT).softmax(-1) @ values).flatten(1, 2)[:, :, None]

@@ -1,8 +1,10 @@
-"""Encoded documents of Spectrum, and what is asked of them: answers, further sentences, scores of options (OS 9.1).
+"""Encoded documents of Spectrum, and what is asked of them: answers, further sentences, scores of
+options (OS 9.1).
 
-A document is encoded once. `EncodedDocument` holds the keys and values of the tower's layers, so that sentences can be
-appended, and those of the decoder's cross-attention, so that a prompt costs its own tokens only. It can be used any
-number of times. Texts become embeddings outside: the caller gives `encode`.
+A document is encoded once. `EncodedDocument` holds the keys and values of the tower's layers, so
+that sentences can be appended, and those of the decoder's cross-attention, so that a prompt costs
+its own tokens only. It can be used any number of times. Texts become embeddings outside: the caller
+gives `encode`.
 """
 
 from __future__ import annotations
@@ -69,12 +71,14 @@ class SpectrumGeneration:
     def encode_document(
         self, embeddings: torch.Tensor | Sequence[torch.Tensor], *, bidirectional: bool = True
     ) -> EncodedDocument:
-        """Run the tower over documents, and the decoder's key and value projections over its states.
+        """Run the tower over documents, and the decoder's key and value projections over its
+        states.
 
         Args:
-            embeddings: (sentences, embedding_size) of one document, or a list of such, one per document.
-            bidirectional: sentences read each other in both directions, as in prefix LM and fine-tuning; False: only
-                those before them, as in sentence-level language modelling.
+            embeddings: (sentences, embedding_size) of one document, or a list of such, one per
+                document.
+            bidirectional: sentences read each other in both directions, as in prefix LM and
+                fine-tuning; False: only those before them, as in sentence-level language modelling.
 
         Raises:
             ValueError: a tower without BOE; embeddings with NaN; too many sentences.
@@ -93,7 +97,8 @@ class SpectrumGeneration:
                     f"document {number} has {len(document):,} sentences, the limit is {limit:,}: split it"
                 )
 
-        # BOE stands before the sentences: (documents, 1 + longest, embedding_size), with padding behind.
+        # BOE stands before the sentences: (documents, 1 + longest, embedding_size), with padding
+        # behind.
         lengths = torch.tensor([len(document) + 1 for document in documents], device=self.device)
         padded = torch.nn.utils.rnn.pad_sequence(documents, batch_first=True)
         padded = torch.nn.functional.pad(padded, (0, 0, 1, 0))
@@ -119,7 +124,8 @@ class SpectrumGeneration:
     def append_sentences(
         self, document: EncodedDocument, embeddings: torch.Tensor, going: torch.Tensor | None = None
     ) -> EncodedDocument:
-        """A new encoded document with one more sentence per row; the tower computes this sentence only.
+        """A new encoded document with one more sentence per row; the tower computes this sentence
+        only.
 
         Args:
             embeddings: (documents, embedding_size).
@@ -151,7 +157,8 @@ class SpectrumGeneration:
             next_embedding=next_embedding,
             tower=_layers(output.past_key_values),
         )
-        # Keys and values of the token decoder's cross-attention, layer by layer, and the states themselves grow.
+        # Keys and values of the token decoder's cross-attention, layer by layer, and the states
+        # themselves grow.
         cross = []
         for old_layer, new_layer in zip(document.cross, new.cross, strict=True):
             keys, values = zip(old_layer, new_layer, strict=True)
@@ -166,12 +173,13 @@ class SpectrumGeneration:
         attention_mask: torch.Tensor | None = None,
         **kwargs: Any,
     ) -> Any:
-        """Write one text per prompt, as transformers' `generate` does: greedy, sampling, beams, streamer.
+        """Write one text per prompt, as transformers' `generate` does: greedy, sampling, beams,
+        streamer.
 
         Args:
             document: one document for all prompts, or one per prompt.
-            input_ids: (prompts, tokens), padded on the left, where `attention_mask` is 0; by default the prompt of a
-                new sentence.
+            input_ids: (prompts, tokens), padded on the left, where `attention_mask` is 0; by
+                default the prompt of a new sentence.
         """
         if input_ids is None:
             prompt = torch.tensor([self.config.prompt_ids], device=self.device)
@@ -202,11 +210,12 @@ class SpectrumGeneration:
         max_sentences: int = 10,
         **kwargs: Any,
     ) -> Iterator[list[str | None]]:
-        """Continue documents sentence by sentence: write, encode what was written, append it to the tower, repeat.
+        """Continue documents sentence by sentence: write, encode what was written, append it to the
+        tower, repeat.
 
-        Each step yields the next sentence of every document, None where a document has ended (an empty sentence). The
-        caller may stop at any step. A document of `encode_document(..., bidirectional=False)` is what sentence-level
-        language modelling was trained on.
+        Each step yields the next sentence of every document, None where a document has ended
+        (an empty sentence). The caller may stop at any step. A document of `encode_document(...,
+        bidirectional=False)` is what sentence-level language modelling was trained on.
 
         Args:
             encode: texts -> (texts, embedding_size), the encoder of the space.
@@ -240,12 +249,14 @@ class SpectrumGeneration:
         options: Sequence[Sequence[Sequence[int]]],
         prompts: Sequence[Sequence[int]] | None = None,
     ) -> torch.Tensor:
-        """Negative log likelihood of each option behind its document and prompt, in one batch: (rows, options).
+        """Negative log likelihood of each option behind its document and prompt, in one batch:
+        (rows, options).
 
         Args:
             document: one for all rows, or one per row.
             options: for each row the token ids of its options, end token included where it counts.
-            prompts: token ids in front of each row's options; by default the prompt of a new sentence.
+            prompts: token ids in front of each row's options; by default the prompt of a new
+                sentence.
         """
         prompts = [self.config.prompt_ids] * len(options) if prompts is None else prompts
         document = _for_prompts(document, len(options))
@@ -261,7 +272,8 @@ class SpectrumGeneration:
                 starts.append(len(prompt) - 1)
                 ends.append(len(prompt) + len(option) - 1)
         ids = torch.nn.utils.rnn.pad_sequence(lines, batch_first=True)
-        # Only tokens of the options count, not those of prompts and padding: (rows * options, width - 1).
+        # Only tokens of the options count, not those of prompts and padding:
+        # (rows * options, width - 1).
         place = torch.arange(ids.shape[1] - 1, device=self.device)
         is_behind_prompt = place >= torch.tensor(starts, device=self.device)[:, None]
         counted = is_behind_prompt & (place < torch.tensor(ends, device=self.device)[:, None])
@@ -281,7 +293,8 @@ class SpectrumGeneration:
         return -log_likelihood.sum(1).view(len(options), count)
 
     def _with_states(self, states: torch.Tensor, **fields: Any) -> EncodedDocument:
-        """States of the tower -> an encoded document, with keys and values of the decoder's cross-attention."""
+        """States of the tower -> an encoded document, with keys and values of the decoder's
+        cross-attention."""
         memory = self.memory(states)
         attentions = [layer.cross_attn for layer in self.decoder.model.layers]
         cross = [(a._heads(a.k_proj(memory)), a._heads(a.v_proj(memory))) for a in attentions]

@@ -1,13 +1,15 @@
-"""English names of the languages, as used in the prompts: ``LANGUAGE_NAMES["fra_Latn"] == "French"``.
+"""English names of the languages, as used in the prompts: ``LANGUAGE_NAMES["fra_Latn"] ==
+"French"``.
 
-A plain table without imports, because it is pushed to the Hub beside a checkpoint. Codes are NLLB codes
-(ISO 639-3 + script); a third part names a variety (``por_Latn_BR``). Code and mathematics count as languages.
-Names are unique.
+A plain table without imports, because it is pushed to the Hub beside a checkpoint. Codes are NLLB
+codes (ISO 639-3 + script); a third part names a variety (``por_Latn_BR``). Code and mathematics
+count as languages. Names are unique.
 
-The 204 languages of Omnilingual SONAR Table 32 have the name printed there. Where the table prints one name
-for two scripts, the script follows in brackets, as in FLORES-200. Two printed codes are corrected: Chokwe is
-``cjk_Latn`` (``chk_Latn`` is Chuukese), Lao is ``lao_Laoo``. All other names are those of Unicode CLDR, or of
-ISO 639-3 where CLDR has none. The languages that a checkpoint was trained on are in its configuration.
+The 204 languages of Omnilingual SONAR Table 32 have the name printed there. Where the table prints
+one name for two scripts, the script follows in brackets, as in FLORES-200. Two printed codes are
+corrected: Chokwe is ``cjk_Latn`` (``chk_Latn`` is Chuukese), Lao is ``lao_Laoo``. All other names
+are those of Unicode CLDR, or of ISO 639-3 where CLDR has none. The languages that a checkpoint was
+trained on are in its configuration.
 """
 
 from __future__ import annotations

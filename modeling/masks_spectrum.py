@@ -1,15 +1,16 @@
 """Attention masks of Spectrum (OS 9.1, Figures 5 and 6): who may read whom.
 
-A row holds one or more documents. A *slot* is a place of the tower: slot 0 of a document is BOE, slot i its sentence i.
-A *segment* is a run of tokens that the decoder writes: one sentence (sentence-level language modelling), or prompt and
-continuation (prefix LM, fine-tuning). Padding has the document number -1.
+A row holds one or more documents. A *slot* is a place of the tower: slot 0 of a document is BOE,
+slot i its sentence i. A *segment* is a run of tokens that the decoder writes: one sentence
+(sentence-level language modelling), or prompt and continuation (prefix LM, fine-tuning). Padding
+has the document number -1.
 
     tower   a slot reads the slots of its document before it and itself; inside a prefix, both sides
     tokens  a token reads the tokens of its segment before it and itself
     cross   a token reads the first `reads` slots of its document: the tokens of sentence i+1 read slots 0 ... i
 
-True means "may read". Padding reads itself, or the first slot, because a softmax over nothing is NaN; its output is
-never used.
+True means "may read". Padding reads itself, or the first slot, because a softmax over nothing is
+NaN; its output is never used.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ def tower_mask(
     Args:
         document_ids: the number of a slot's document in its row; -1 is padding.
         positions: the place of a slot in its document, 0 is BOE.
-        prefix: how many first slots of the document read each other in both directions; None or 0: causal.
+        prefix: how many first slots of the document read each other in both directions; None or 0:
+            causal.
     """
     same = document_ids[:, :, None] == document_ids[:, None, :]
     allowed = positions[:, None, :] <= positions[:, :, None]
@@ -38,7 +40,8 @@ def tower_mask(
 
 
 def token_mask(document_ids: torch.Tensor, segment_ids: torch.Tensor) -> torch.Tensor:
-    """(rows, tokens) -> (rows, tokens, tokens): causal inside a segment of a document, nothing outside."""
+    """(rows, tokens) -> (rows, tokens, tokens):
+    causal inside a segment of a document, nothing outside."""
     same = (document_ids[:, :, None] == document_ids[:, None, :]) & (
         segment_ids[:, :, None] == segment_ids[:, None, :]
     )
@@ -70,7 +73,8 @@ def reading_mask(
 def attention_mask(
     allowed: torch.Tensor, like: torch.Tensor, implementation: str | None
 ) -> torch.Tensor:
-    """(rows, queries, keys) bool -> the (rows, 1, queries, keys) mask of an attention implementation."""
+    """(rows, queries, keys) bool -> the (rows, 1, queries, keys) mask of an attention
+    implementation."""
     allowed = allowed[:, None]
     if implementation is not None and "sdpa" in implementation:  # "packed_sdpa" of training, too
         return allowed

@@ -1,7 +1,8 @@
-"""BLASER 2.0 (Dale and Costa-jussà, 2024): the quality of a translation from sentence embeddings, about 1 to 5.
+"""BLASER 2.0 (Dale and Costa-jussà, 2024): the quality of a translation from sentence embeddings,
+about 1 to 5.
 
-With s, t, r the embeddings of source, translation and reference, divided by their lengths, a multilayer perceptron
-(tanh) reads
+With s, t, r the embeddings of source, translation and reference, divided by their lengths, a
+multilayer perceptron (tanh) reads
 
     ref   [r, t, s * t, r * t, |t - s|, |t - r|]
     qe    [s, t, s * t, |t - s|]
@@ -54,7 +55,8 @@ class BlaserModel(PreTrainedModel):
     ) -> BlaserOutput:
         """
         Args:
-            source, translation, reference: (rows, embedding_size); the reference for the kind "ref" only.
+            source, translation, reference: (rows, embedding_size); the reference for the kind "ref"
+                only.
         """
         s = normalize(source, dim=-1)
         t = normalize(translation, dim=-1)

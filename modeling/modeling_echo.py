@@ -1,8 +1,10 @@
-"""EchoForTranslation (OS 4.2, ECHO 4.1): encoder and decoder in one model, for training and translation.
+"""EchoForTranslation (OS 4.2, ECHO 4.1): encoder and decoder in one model, for training and
+translation.
 
     EchoEncoder         token ids -> one vector per sentence (and one state per token): modeling_echo_encoder.py
     EchoDecoder         sentence vector or all encoder states -> text in any language: modeling_echo_decoder.py
-    EchoForTranslation  both in one training checkpoint; `generate` from token ids or from embeddings alone
+    EchoForTranslation  both in one training checkpoint; `generate` from token ids or from
+    embeddings alone
 
 Remote code names its classes by this file. Data, losses and training live elsewhere.
 """
@@ -26,23 +28,24 @@ from .modeling_echo_decoder import EchoDecoder
 from .modeling_echo_encoder import EchoEncoder, EchoEncoderOutput
 
 if TYPE_CHECKING:
-    # transformers finds the files of remote code by the imports in this file's text. With these imports it fetches the
-    # tokenizer and the pipeline too, and copies them when it saves the model.
+    # transformers finds the files of remote code by the imports in this file's text. With these
+    # imports it fetches the tokenizer and the pipeline too, and copies them when it saves the
+    # model.
     from .pipeline_echo import SonarTranslationPipeline  # noqa: F401
     from .precision_echo import has_fast_bf16  # noqa: F401
     from .tokenization_echo import EchoTokenizer  # noqa: F401
 
 
-# Models that read an Echo encoder and the decoder of another library, by the decoder's model type. The file of such a
-# model adds it, since that file travels only with checkpoints that need it.
+# Models that read an Echo encoder and the decoder of another library, by the decoder's model type.
+# The file of such a model adds it, since that file travels only with checkpoints that need it.
 OTHER_TRANSLATION_MODELS: dict[str, type[EchoPreTrainedModel]] = {}
 
 
 @dataclass
 class EchoTranslationOutput(ModelOutput):
     """Args:
-    loss: mean cross-entropy over target tokens, or the result of `loss_function`; None without `labels`.
-    logits: (batch, target, vocab) unless `compute_logits=False`.
+    loss: mean cross-entropy over target tokens, or the result of `loss_function`; None without
+    `labels`. logits: (batch, target, vocab) unless `compute_logits=False`.
     decoder_hidden_state: (batch, target, hidden), the input of a chunked loss.
     sentence_embedding: (rows, embedding_size), one for every encoder row.
     encoder_last_hidden_state: (rows, seq, hidden).
@@ -79,7 +82,8 @@ class EchoForTranslation(EchoPreTrainedModel):
 
     @property
     def bottleneck(self) -> bool:
-        """True if the decoder reads one vector (stage 2 and later), False if it reads all encoder states (stage 1)."""
+        """True if the decoder reads one vector (stage 2 and later),
+        False if it reads all encoder states (stage 1)."""
         return self.config.decoder.bottleneck
 
     @bottleneck.setter
@@ -95,10 +99,12 @@ class EchoForTranslation(EchoPreTrainedModel):
         config: EchoConfig | None = None,
         **kwargs: Any,
     ) -> Any:
-        """Load a training checkpoint, or a release folder with the decoder in `decoder/` (local or on the Hub).
+        """Load a training checkpoint, or a release folder with the decoder in `decoder/`
+        (local or on the Hub).
 
         Raises:
-            ValueError, OSError: no decoder, or damaged weights (see `EchoPreTrainedModel.from_pretrained`).
+            ValueError, OSError: no decoder, or damaged weights
+                (see `EchoPreTrainedModel.from_pretrained`).
         """
         # A training checkpoint holds both parts under one configuration.
         hub = {k: kwargs[k] for k in HUB_OPTIONS if k in kwargs}
@@ -214,8 +220,9 @@ class EchoForTranslation(EchoPreTrainedModel):
         return self.encoder.get_input_embeddings()
 
     def get_output_embeddings(self) -> None:
-        # The head belongs to the decoder's embeddings, not to the encoder's above. accelerate's FSDP2 would wrap it
-        # separately, and torch does not allow that for a matrix that is tied to one outside the wrapped unit.
+        # The head belongs to the decoder's embeddings, not to the encoder's above. accelerate's
+        # FSDP2 would wrap it separately, and torch does not allow that for a matrix that is tied to
+        # one outside the wrapped unit.
         return None
 
     @can_return_tuple
@@ -233,18 +240,22 @@ class EchoForTranslation(EchoPreTrainedModel):
     ) -> EchoTranslationOutput:
         """
         Args:
-            input_ids, attention_mask: (rows, seq), rows >= batch. The first `batch` rows are the source sentences;
-                later rows (targets, hard negatives) are embedded only.
+            input_ids, attention_mask: (rows, seq), rows >= batch. The first `batch` rows are the
+                source sentences; later rows (targets, hard negatives) are embedded only.
             decoder_input_ids, decoder_attention_mask: (batch, target), the target with its prompt.
-            labels: (batch, target), already shifted; -100 is ignored. Without decoder_input_ids: the tokens of the
-                target with a final `</s>`, in the decoder's only language; the prompt is added in front.
+            labels: (batch, target), already shifted; -100 is ignored. Without decoder_input_ids:
+                the tokens of the target with a final `</s>`, in the decoder's only language; the
+                prompt is added in front.
             compute_logits: False skips the logits, for a loss that works on `decoder_hidden_state`.
-            loss_function: (hidden, output matrix, labels) -> loss, instead of logits and their cross-entropy. The
-                model calls it, because DDP and FSDP track the output matrix only inside the model's forward.
-            sentence_embedding: (rows, embedding_size), instead of input ids, if the encoder has already run.
+            loss_function: (hidden, output matrix, labels) -> loss, instead of logits and their
+                cross-entropy. The model calls it, because DDP and FSDP track the output matrix only
+                inside the model's forward.
+            sentence_embedding: (rows, embedding_size), instead of input ids, if the encoder has
+                already run.
 
         Raises:
-            ValueError: `sentence_embedding` without the bottleneck, or the decoder's input is missing or misshapen.
+            ValueError: `sentence_embedding` without the bottleneck, or the decoder's input is
+                missing or misshapen.
         """
         # The sentences as vectors, (rows, embedding_size), unless they are given.
         if sentence_embedding is None:
@@ -303,7 +314,8 @@ class EchoForTranslation(EchoPreTrainedModel):
         inputs: torch.LongTensor | None = None,
         **kwargs: Any,
     ) -> torch.LongTensor | ModelOutput:
-        """Generate as transformers does, from token ids (batch, seq) or from embeddings (batch, embedding_size) alone.
+        """Generate as transformers does, from token ids (batch, seq) or from embeddings
+        (batch, embedding_size) alone.
 
         Without `decoder_input_ids`, a decoder of one language writes that language.
 
@@ -342,7 +354,8 @@ class EchoForTranslation(EchoPreTrainedModel):
         """The decoder prompt of the only language that the decoder writes.
 
         Raises:
-            ValueError: it writes several languages or an unknown set, or there is no tokenizer beside the weights.
+            ValueError: it writes several languages or an unknown set, or there is no tokenizer
+                beside the weights.
         """
         from .tokenization_echo import EchoTokenizer
 
@@ -375,7 +388,8 @@ class EchoForTranslation(EchoPreTrainedModel):
         return self._default_prompt
 
     def _with_prompt(self, labels: torch.LongTensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """(batch, target) target tokens -> (decoder input with the prompt, labels shifted against it)."""
+        """(batch, target) target tokens -> (decoder input with the prompt,
+        labels shifted against it)."""
         prompt = labels.new_tensor(self.default_prompt_ids()).expand(len(labels), -1)
         cls_token_id = self.config.cls_token_id
         if (
@@ -390,6 +404,7 @@ class EchoForTranslation(EchoPreTrainedModel):
         return inputs, torch.cat([ignored, labels], dim=1)
 
     def save_release(self, folder: str | Path, **kwargs: Any) -> None:
-        """Write the release layout: encoder in the root, decoder in `decoder/`, so that embedding needs no decoder."""
+        """Write the release layout: encoder in the root, decoder in `decoder/`,
+        so that embedding needs no decoder."""
         self.encoder.save_pretrained(folder, **kwargs)
         self.decoder.save_pretrained(Path(folder) / DECODER_FOLDER, **kwargs)

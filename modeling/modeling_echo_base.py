@@ -1,4 +1,5 @@
-"""Base class of encoder, decoder and EchoForTranslation: attention interfaces, initialisation, loading, saving."""
+"""Base class of encoder, decoder and EchoForTranslation:
+attention interfaces, initialisation, loading, saving."""
 
 from __future__ import annotations
 
@@ -51,14 +52,17 @@ class EchoPreTrainedModel(PreTrainedModel):
     ) -> Any:
         """Load a model as transformers does, with three differences.
 
-        - Without a dtype (or with "auto"), half-precision weights load in float32 where bf16 is slow, and `train()`
-          converts them to float32, because bf16 loses most of an optimizer's small updates.
+        - Without a dtype (or with "auto"), half-precision weights load in float32 where bf16 is
+          slow, and `train()` converts them to float32, because bf16 loses most of an optimizer's
+          small updates.
         - Damaged weights raise an error: missing tensors are never initialised at random.
-        - A tokenizer.json beside the weights that is cut off, or another kind of file, raises an error too.
+        - A tokenizer.json beside the weights that is cut off, or another kind of file, raises an
+        error too.
 
         Raises:
             OSError: a weight file cannot be read.
-            ValueError: no config.json, shapes differ from it, tensors are missing, or values are NaN or infinite.
+            ValueError: no config.json, shapes differ from it, tensors are missing, or values are
+                NaN or infinite.
         """
         name = pretrained_model_name_or_path
         if name is not None:
@@ -119,7 +123,8 @@ class EchoPreTrainedModel(PreTrainedModel):
         )
 
     def train(self, mode: bool = True) -> EchoPreTrainedModel:
-        """Switch to training mode; if the loader chose a half-precision dtype, convert weights to float32 in place.
+        """Switch to training mode; if the loader chose a half-precision dtype, convert weights to
+        float32 in place.
 
         Parameters stay the same objects, so the optimizer may be created before or after this call.
         """
@@ -133,7 +138,8 @@ class EchoPreTrainedModel(PreTrainedModel):
         return super().train(mode)
 
     def _load_from_state_dict(self, state_dict: dict[str, torch.Tensor], prefix: str, *args: Any):
-        """A Trainer that resumes loads weights, then the optimizer's states in their dtype, then calls `train()`."""
+        """A Trainer that resumes loads weights, then the optimizer's states in their dtype,
+        then calls `train()`."""
         own_weights = [weight for name, weight in state_dict.items() if name.startswith(prefix)]
         if self._dtype_was_chosen and any(weight.dtype == torch.float32 for weight in own_weights):
             self.float()
@@ -168,7 +174,8 @@ class EchoProjection(nn.Linear):
     """Linear map between hidden size and embedding size, initialised to (part of) the identity.
 
     Args:
-        kind: "linear" (without bias), "affine" (with bias) or "tanh" (with bias and a tanh behind it, as LaBSE's).
+        kind: "linear" (without bias), "affine" (with bias) or "tanh"
+            (with bias and a tanh behind it, as LaBSE's).
     """
 
     def __init__(self, in_features: int, out_features: int, *, kind: str = "linear"):
@@ -176,13 +183,15 @@ class EchoProjection(nn.Linear):
         self.tanh = kind == "tanh"
 
     def forward(self, vectors: torch.Tensor) -> torch.Tensor:
-        """Project in the precision of the vectors: normalised float32 embeddings of a bf16 model have length 1."""
+        """Project in the precision of the vectors:
+        normalised float32 embeddings of a bf16 model have length 1."""
         bias = self.bias if self.bias is None else self.bias.to(vectors.dtype)
         projected = nn.functional.linear(vectors, self.weight.to(vectors.dtype), bias)
         return projected.tanh() if self.tanh else projected
 
     def start(self) -> EchoProjection:
-        """An isometry: the projections into and out of the embedding start as inverses of each other."""
+        """An isometry: the projections into and out of the embedding start as inverses of each
+        other."""
         init.eye_(self.weight)
         if self.bias is not None:
             init.zeros_(self.bias)
@@ -196,8 +205,9 @@ def _place(name: str | Path, options: dict) -> str:
 def check_files(model_class: type[EchoPreTrainedModel], folder: str) -> None:
     """Check the files of a local folder that a class needs beside the weights, and its tokenizer.
 
-    Without config.json transformers builds a model of the default size, of many GiB; without generation_config.json
-    beams and limits are others; SentenceTransformer, which opens the model first, does not name a damaged tokenizer.
+    Without config.json transformers builds a model of the default size, of many GiB; without
+    generation_config.json beams and limits are others; SentenceTransformer, which opens the model
+    first, does not name a damaged tokenizer.
     """
     if not Path(folder).is_dir():
         return
@@ -213,7 +223,8 @@ def check_files(model_class: type[EchoPreTrainedModel], folder: str) -> None:
 
 
 def refuse_outside_shards(folder: Path) -> None:
-    """Raises ValueError for an index of shards that is no JSON, or names files outside of its folder."""
+    """Raises ValueError for an index of shards that is no JSON,
+    or names files outside of its folder."""
     for file in folder.glob("*.safetensors.index.json"):
         try:
             names = set(json.loads(file.read_text(encoding="utf-8"))["weight_map"].values())
@@ -229,7 +240,8 @@ def refuse_outside_shards(folder: Path) -> None:
 
 
 def why_incomplete(file: Path) -> str | None:
-    """One line about a JSON file that does not begin and end as an object; None where it does or does not exist.
+    """One line about a JSON file that does not begin and end as an object; None where it does or
+    does not exist.
 
     A fast look: most damaged files were cut off, are empty, a Git LFS pointer or an HTML page.
     """
@@ -262,7 +274,8 @@ def weight_files(name: str | Path, options: dict | None = None) -> list[Path]:
 
 
 def why_unreadable(files: list[Path], error: Exception | None = None) -> str | None:
-    """One line about the first file that is not a complete safetensors file; None if all are complete."""
+    """One line about the first file that is not a complete safetensors file;
+    None if all are complete."""
     for file in files:
         try:
             with safe_open(file, "pt") as opened:

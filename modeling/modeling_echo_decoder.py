@@ -1,4 +1,5 @@
-"""EchoDecoder (OS 4.2): Llama blocks with cross-attention; turns sentence embeddings or encoder states into text."""
+"""EchoDecoder (OS 4.2): Llama blocks with cross-attention;
+turns sentence embeddings or encoder states into text."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ from .modeling_echo_base import DECODER_FOLDER, HUB_OPTIONS, EchoPreTrainedModel
 
 
 class EchoCrossAttention(nn.Module):
-    """Grouped-query cross-attention to the encoder's states, with as many heads as self-attention, without RoPE."""
+    """Grouped-query cross-attention to the encoder's states, with as many heads as self-attention,
+    without RoPE."""
 
     def __init__(self, config: EchoDecoderConfig, layer_idx: int):
         super().__init__()
@@ -67,7 +69,8 @@ class EchoCrossAttention(nn.Module):
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         cached = past_key_values is not None and past_key_values.is_updated.get(self.layer_idx)
         cache = past_key_values.cross_attention_cache if past_key_values is not None else None
-        # Of one vector the softmax is 1: the result is the same at every position and needs no query and key.
+        # Of one vector the softmax is 1: the result is the same at every position and needs no
+        # query and key.
         if self.config.bottleneck:
             if cached:
                 return cache.layers[self.layer_idx].values[:, 0].expand_as(hidden_states), None
@@ -77,7 +80,8 @@ class EchoCrossAttention(nn.Module):
                 past_key_values.is_updated[self.layer_idx] = True
             return constant.expand_as(hidden_states), None
 
-        # Keys and values of the memory, (batch, heads, seq, head_dim), are computed at the first token only.
+        # Keys and values of the memory, (batch, heads, seq, head_dim), are computed at the first
+        # token only.
         query = self._heads(self.q_proj(hidden_states))
         if cached:
             key = cache.layers[self.layer_idx].keys
@@ -185,10 +189,12 @@ class EchoDecoderModel(EchoPreTrainedModel):
     ) -> BaseModelOutputWithPastAndCrossAttentions:
         """
         Args:
-            memory: (batch, 1, embedding_size) with the bottleneck, otherwise the encoder's states (batch, seq, hidden).
+            memory: (batch, 1, embedding_size) with the bottleneck, otherwise the encoder's states
+                (batch, seq, hidden).
             memory_mask: (batch, seq), the encoder's attention mask; unused with the bottleneck.
         """
-        # The target's tokens, (batch, target, hidden), and their places behind what the cache holds.
+        # The target's tokens, (batch, target, hidden), and their places behind what the cache
+        # holds.
         if inputs_embeds is None:
             inputs_embeds = self.embed_tokens(input_ids)
         if use_cache and past_key_values is None:
@@ -204,7 +210,8 @@ class EchoDecoderModel(EchoPreTrainedModel):
             places = torch.arange(inputs_embeds.shape[1], device=inputs_embeds.device)
             position_ids = places[None] + past
 
-        # A token sees earlier tokens, and every row of the memory (batch, 1 or seq, hidden) that is not padding.
+        # A token sees earlier tokens, and every row of the memory (batch, 1 or seq, hidden) that is
+        # not padding.
         mask = create_causal_mask(
             config=self.config,
             inputs_embeds=inputs_embeds,
@@ -253,7 +260,8 @@ class EchoDecoderModel(EchoPreTrainedModel):
 
 
 class EchoDecoder(EchoPreTrainedModel, GenerationMixin):
-    """Decoder with a language-model head. `generate(sentence_embedding=...)` works without an encoder.
+    """Decoder with a language-model head. `generate(sentence_embedding=...)` works without an
+    encoder.
 
     Example:
         >>> decoder.generate(sentence_embedding=embeddings, decoder_input_ids=prompt_ids, num_beams=4)
@@ -279,7 +287,8 @@ class EchoDecoder(EchoPreTrainedModel, GenerationMixin):
         config: EchoDecoderConfig | None = None,
         **kwargs: Any,
     ) -> Any:
-        """Load a decoder's own folder, or the decoder of a training checkpoint or release folder."""
+        """Load a decoder's own folder, or the decoder of a training checkpoint or release
+        folder."""
         if config is None and pretrained_model_name_or_path is not None:
             hub = {k: kwargs[k] for k in (*HUB_OPTIONS, "subfolder") if k in kwargs}
             values, _ = EchoConfig.get_config_dict(pretrained_model_name_or_path, **hub)
@@ -320,11 +329,14 @@ class EchoDecoder(EchoPreTrainedModel, GenerationMixin):
     ) -> Seq2SeqLMOutput:
         """
         Args:
-            encoder_outputs: its last_hidden_state is the memory; `attention_mask` (batch, seq) belongs to the encoder.
-            sentence_embedding: (batch, embedding_size), instead of encoder_outputs with the bottleneck.
+            encoder_outputs: its last_hidden_state is the memory; `attention_mask` (batch, seq)
+                belongs to the encoder.
+            sentence_embedding: (batch, embedding_size), instead of encoder_outputs with the
+                bottleneck.
             labels: (batch, target), already shifted against decoder_input_ids; -100 is ignored.
         """
-        # What the decoder reads: one vector, (batch, 1, embedding_size), or all states of the encoder.
+        # What the decoder reads: one vector, (batch, 1, embedding_size), or all states of the
+        # encoder.
         memory = sentence_embedding[:, None] if sentence_embedding is not None else None
         if memory is None and encoder_outputs is not None:
             memory = encoder_outputs.last_hidden_state
@@ -362,7 +374,8 @@ class EchoDecoder(EchoPreTrainedModel, GenerationMixin):
         sentence_embedding: torch.Tensor | None = None,
         **kwargs: Any,
     ) -> torch.LongTensor | ModelOutput:
-        """Generate as transformers does; `sentence_embedding` (batch, embedding_size) replaces the encoder."""
+        """Generate as transformers does; `sentence_embedding`
+        (batch, embedding_size) replaces the encoder."""
         if sentence_embedding is not None:
             kwargs["encoder_outputs"] = BaseModelOutput(
                 last_hidden_state=sentence_embedding[:, None]

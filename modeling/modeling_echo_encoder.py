@@ -1,4 +1,5 @@
-"""EchoEncoder (OS 4.2, ECHO 4.1): token ids -> one vector per sentence and one state per token, on any text model."""
+"""EchoEncoder (OS 4.2, ECHO 4.1): token ids -> one vector per sentence and one state per token,
+on any text model."""
 
 from __future__ import annotations
 
@@ -86,22 +87,26 @@ class EchoEncoder(EchoPreTrainedModel):
         trust_remote_code: bool = False,
         **options: Any,
     ) -> EchoEncoder:
-        """Start from the weights of any text model: an encoder or a language model, with or without a head.
+        """Start from the weights of any text model: an encoder or a language model, with or without
+        a head.
 
         Args:
-            pooling, embedding_size: see `EchoConfig`; a projection starts as (part of) the identity.
+            pooling, embedding_size: see `EchoConfig`; a projection starts as (part of) the
+                identity.
             part: "encoder" takes the encoder of an encoder-decoder.
-            attention: "both" lets a language model read in both directions, as the start of a training; "own" keeps
-                the vectors of a finished model; default: "own" for a SentenceTransformer, else "both".
+            attention: "both" lets a language model read in both directions, as the start of a
+                training; "own" keeps the vectors of a finished model; default: "own" for a
+                SentenceTransformer, else "both".
             subfolder: where the model is in its repository.
-            trust_remote_code: let the code of a repository run whose model type transformers does not know. Such a
-                model opens again in this process only: an Echo checkpoint does not carry foreign code.
-            options: other fields of `EchoConfig`; `dtype`, `attn_implementation` and `gguf_file` are those of
-                transformers.
+            trust_remote_code: let the code of a repository run whose model type transformers does
+                not know. Such a model opens again in this process only: an Echo checkpoint does not
+                carry foreign code.
+            options: other fields of `EchoConfig`; `dtype`, `attn_implementation` and `gguf_file`
+                are those of transformers.
 
         Raises:
-            ValueError: the model reads no text, its weights are not complete, it cannot attend in both directions, or
-                its tokenizer does not fit.
+            ValueError: the model reads no text, its weights are not complete, it cannot attend in
+                both directions, or its tokenizer does not fit.
         """
         if attention is None:
             attention = "own" if _is_sentence_transformer(name_or_path, revision) else "both"
@@ -179,10 +184,12 @@ class EchoEncoder(EchoPreTrainedModel):
     ) -> EchoEncoderOutput:
         """
         Args:
-            input_ids: (batch, seq). Give exactly one of this and `inputs_embeds` (batch, seq, hidden).
+            input_ids: (batch, seq). Give exactly one of this and `inputs_embeds`
+                (batch, seq, hidden).
             attention_mask: (batch, seq), 1 for tokens, 0 for padding on either side.
-            overflow_to_sample_mapping: (batch,), the text that each row is a piece of (the tokenizer's
-                `return_overflowing_tokens`). The embedding of a text is the mean of its pieces, weighted by tokens.
+            overflow_to_sample_mapping: (batch,), the text that each row is a piece of (the
+                tokenizer's `return_overflowing_tokens`). The embedding of a text is the mean of its
+                pieces, weighted by tokens.
             on_long: not accepted here: it is an option of the tokenizer.
             kwargs: of the backbone, such as `token_type_ids` and `output_hidden_states`.
 
@@ -226,8 +233,8 @@ class EchoEncoder(EchoPreTrainedModel):
     def states(self, inputs: dict[str, Any], mask: torch.Tensor | None) -> dict[str, Any]:
         """The backbone's output, of a packed row after `train_packed`.
 
-        Padding on the left is moved to the right and back, because some backbones count positions from the first
-        column.
+        Padding on the left is moved to the right and back, because some backbones count positions
+        from the first column.
         """
         if can_train_packed(self, inputs, mask):
             return {"last_hidden_state": states_of_packed_row(self, inputs["input_ids"], mask)}
@@ -270,7 +277,8 @@ class EchoEncoder(EchoPreTrainedModel):
         attention_mask: torch.Tensor | None = None,
         overflow_to_sample_mapping: torch.LongTensor | None = None,
     ) -> torch.Tensor:
-        """(batch, seq, hidden) -> (batch or texts, embedding_size), by the pooling of the configuration."""
+        """(batch, seq, hidden) -> (batch or texts, embedding_size),
+        by the pooling of the configuration."""
         if attention_mask is None:
             attention_mask = hidden.new_ones(hidden.shape[:2], dtype=torch.long)
         # bf16 models return float32 embeddings, too
@@ -308,7 +316,8 @@ def backbone_model(config: PreTrainedConfig) -> PreTrainedModel:
 def _whole_backbone(
     name_or_path: str, config: PreTrainedConfig, part: str | None, options: dict[str, Any]
 ) -> PreTrainedModel:
-    """The weights of a backbone, or of the encoder that is a part of it; ValueError where a tensor is missing."""
+    """The weights of a backbone, or of the encoder that is a part of it;
+    ValueError where a tensor is missing."""
     model, loading_info = AutoModel.from_pretrained(
         name_or_path,
         config=config,
@@ -377,18 +386,21 @@ def _is_sentence_transformer(name: str, revision: str | None) -> bool:
 
 
 def config_of_backbone(name: str, attention: str, hub: dict[str, Any]) -> PreTrainedConfig:
-    """The configuration of a backbone; one that needs code of its own is registered with transformers, if trusted.
+    """The configuration of a backbone; one that needs code of its own is registered with
+    transformers, if trusted.
 
-    Code beside a model type that transformers knows may compute something else than transformers' class: a start
-    takes the class, with a warning.
+    Code beside a model type that transformers knows may compute something else than transformers'
+    class: a start takes the class, with a warning.
 
     Raises:
-        ValueError: code of its own that is not trusted, or beside a known type where the vectors must stay ("own").
+        ValueError: code of its own that is not trusted, or beside a known type where the vectors
+            must stay ("own").
     """
     options = {
         option: hub[option] for option in ("revision", "gguf_file", "subfolder") if option in hub
     }
-    # A known type with code beside it: a start takes transformers' class, a finished model is refused.
+    # A known type with code beside it: a start takes transformers' class, a finished model is
+    # refused.
     values, _ = PreTrainedConfig.get_config_dict(name, **options)
     model_type = values.get("model_type")
     own_class = (values.get("auto_map") or {}).get("AutoModel")

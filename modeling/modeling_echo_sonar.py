@@ -1,7 +1,8 @@
-"""SONAR's text decoder (Duquenne, Schwenk and Sagot, 2023) behind its encoder: `hf-echo convert sonar --decoder`.
+"""SONAR's text decoder (Duquenne, Schwenk and Sagot, 2023) behind its encoder: `hf-echo convert
+sonar --decoder`.
 
-The encoder is an EchoEncoder on M2M100's encoder. The decoder is transformers' M2M100, which reads one vector: the
-sentence embedding in place of the encoder's states.
+The encoder is an EchoEncoder on M2M100's encoder. The decoder is transformers' M2M100, which reads
+one vector: the sentence embedding in place of the encoder's states.
 """
 
 from __future__ import annotations
@@ -93,7 +94,8 @@ class SonarForTranslation(EchoPreTrainedModel):
     ) -> torch.LongTensor:
         """transformers' generate, from token ids (batch, seq) or embeddings (batch, d_model).
 
-        `decoder_input_ids` is `</s>` and the target language (`decoder_prompt_ids` of the tokenizer).
+        `decoder_input_ids` is `</s>` and the target language (`decoder_prompt_ids` of the
+        tokenizer).
         """
         if sentence_embedding is None:
             sentence_embedding = self.encoder(

@@ -1,4 +1,5 @@
-"""Speech encoder of the space (OS 3.4, 4.6): audio model, attention pooling from one learned query, projection."""
+"""Speech encoder of the space (OS 3.4, 4.6): audio model, attention pooling from one learned query,
+projection."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ class EchoSpeechOutput(EchoEncoderOutput):
 
 
 class AttentionPooler(nn.Module):
-    """Transformer decoder that reads all frames from one learned query; its last state stands for the audio."""
+    """Transformer decoder that reads all frames from one learned query;
+    its last state stands for the audio."""
 
     def __init__(self, config: EchoSpeechConfig):
         super().__init__()
@@ -111,15 +113,17 @@ class EchoSpeechEncoder(EchoPreTrainedModel):
     ) -> EchoSpeechOutput:
         """
         Args:
-            input_values: (batch, samples) at the sampling rate of the feature extractor, normalised.
-            attention_mask: (batch, samples) or (batch, frames of `input_features`), 1 where there is audio, which
-                begins a row. Padding changes no embedding: an audio model that normalises over time (group norm in
-                its convolutions) reads rows of equal length together, without padding.
+            input_values: (batch, samples) at the sampling rate of the feature extractor,
+                normalised.
+            attention_mask: (batch, samples) or (batch, frames of `input_features`), 1 where there
+                is audio, which begins a row. Padding changes no embedding: an audio model that
+                normalises over time (group norm in its convolutions) reads rows of equal length
+                together, without padding.
             input_features: (batch, frames, features), for audio models that read log-mel frames.
 
         Returns:
-            `sentence_embedding` = `pooler_output` (batch, embedding_size), not normalised, and `last_hidden_state`
-            (batch, frames, hidden size of the audio model).
+            `sentence_embedding` = `pooler_output` (batch, embedding_size), not normalised, and
+            `last_hidden_state` (batch, frames, hidden size of the audio model).
         """
         audio = input_values if input_features is None else input_features
         if attention_mask is None:
@@ -135,7 +139,8 @@ class EchoSpeechEncoder(EchoPreTrainedModel):
         )
 
     def _frames(self, audio: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        """(batch, frames, hidden) states of the audio model; what stands behind a shorter row's frames is 0."""
+        """(batch, frames, hidden) states of the audio model;
+        what stands behind a shorter row's frames is 0."""
         if getattr(self.config.audio_config, "feat_extract_norm", None) != "group" or mask.all():
             return self.audio(audio, attention_mask=mask).last_hidden_state
         lengths = mask.sum(1)
@@ -158,7 +163,8 @@ class EchoSpeechEncoder(EchoPreTrainedModel):
         return attention_mask.bool()
 
     def save_pretrained(self, save_directory: str | Path, *args: Any, **kwargs: Any) -> None:
-        """Save as usual, with what SentenceTransformer and trust_remote_code need beside the weights."""
+        """Save as usual, with what SentenceTransformer and trust_remote_code need beside the
+        weights."""
         super().save_pretrained(save_directory, *args, **kwargs)
         if kwargs.get("is_main_process", True):
             write_sentence_transformer_files(save_directory, modality="audio")

@@ -1,8 +1,9 @@
 """Spectrum (OS 9): a language model over sentence embeddings.
 
-The tower, Llama blocks, reads the embeddings of a document's sentences behind BOE. The token decoder, any Llama with
-cross-attention, writes text while it reads the tower's states. The masks are in `masks_spectrum`, packing is in
-`packing_spectrum`, encoded documents and generation in `generation_spectrum`. Nothing here knows a text encoder.
+The tower, Llama blocks, reads the embeddings of a document's sentences behind BOE. The token
+decoder, any Llama with cross-attention, writes text while it reads the tower's states. The masks
+are in `masks_spectrum`, packing is in `packing_spectrum`, encoded documents and generation in
+`generation_spectrum`. Nothing here knows a text encoder.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ from .modeling_echo_decoder import EchoDecoder
 class SpectrumTowerOutput(ModelOutput):
     """Attributes:
     last_hidden_state: (rows, slots, hidden) states of BOE and sentences.
-    next_embedding: (rows, slots, embedding_size), the predicted embedding of the sentence after each slot.
+    next_embedding: (rows, slots, embedding_size), the predicted embedding of the sentence after
+    each slot.
     """
 
     last_hidden_state: torch.FloatTensor | None = None
@@ -69,7 +71,8 @@ class SpectrumPreTrainedModel(EchoPreTrainedModel):
 
 
 class SpectrumModel(SpectrumPreTrainedModel):
-    """The tower: sentence embeddings -> states of size `hidden_size`, and predictions of the next embedding."""
+    """The tower: sentence embeddings -> states of size `hidden_size`,
+    and predictions of the next embedding."""
 
     _keys_to_ignore_on_load_unexpected = [r"^decoder\."]
     _can_record_outputs = {
@@ -91,7 +94,8 @@ class SpectrumModel(SpectrumPreTrainedModel):
         self.post_init()
 
     def set_boe(self, embedding: torch.Tensor, *, scale: bool = True) -> None:
-        """Set BOE, the embedding of `config.boe_text`; with `scale`, fit `config.embedding_scale` to its length."""
+        """Set BOE, the embedding of `config.boe_text`;
+        with `scale`, fit `config.embedding_scale` to its length."""
         embedding = torch.as_tensor(embedding).detach().float().flatten()
         length = embedding.norm().item()
         self.boe.copy_(embedding)
@@ -116,10 +120,12 @@ class SpectrumModel(SpectrumPreTrainedModel):
     ) -> SpectrumTowerOutput:
         """
         Args:
-            embeddings: (rows, slots, embedding_size); what stands in the slots of BOE (position 0) is not read.
-                Without `document_ids`: the sentences of one document per row, and BOE is put in front.
+            embeddings: (rows, slots, embedding_size); what stands in the slots of BOE (position 0)
+                is not read. Without `document_ids`: the sentences of one document per row, and BOE
+                is put in front.
             document_ids, positions, prefix: (rows, slots), as in `masks_spectrum.tower_mask`.
-            allowed: (rows, slots, cached slots + slots) bool, instead of the mask of `document_ids`.
+            allowed: (rows, slots, cached slots + slots) bool, instead of the mask of
+                `document_ids`.
         """
         # One document a row: BOE comes in front of its sentences.
         if document_ids is None:
@@ -187,7 +193,8 @@ class SpectrumForCausalLM(SpectrumPreTrainedModel, SpectrumGeneration):
         """Join a tower and a token decoder; both become part of the new model.
 
         Raises:
-            ValueError: the decoder reads one vector only (bottleneck), or states of another size than the tower's.
+            ValueError: the decoder reads one vector only (bottleneck), or states of another size
+                than the tower's.
         """
         config = tower.config  # the tower's layers read it: no copy
         config.decoder = decoder.config
@@ -211,7 +218,8 @@ class SpectrumForCausalLM(SpectrumPreTrainedModel, SpectrumGeneration):
         return None  # as in EchoForTranslation: the head belongs to the decoder, which FSDP2 wraps
 
     def memory(self, states: torch.Tensor) -> torch.Tensor:
-        """(rows, slots, tower hidden) states -> (rows, slots, decoder hidden), as the cross-attention reads them."""
+        """(rows, slots, tower hidden) states -> (rows, slots, decoder hidden),
+        as the cross-attention reads them."""
         return self.decoder.model.embedding_projection(states)
 
     @can_return_tuple
@@ -234,11 +242,13 @@ class SpectrumForCausalLM(SpectrumPreTrainedModel, SpectrumGeneration):
         """
         Args:
             embeddings, document_ids, positions, prefix: as in `SpectrumModel.forward`.
-            input_ids, token_documents, segment_ids, reads, position_ids: (rows, tokens), as `packing_spectrum.pack`
-                makes them. With `input_ids` alone each row is one segment that reads all states of its row.
+            input_ids, token_documents, segment_ids, reads, position_ids: (rows, tokens), as
+                `packing_spectrum.pack` makes them. With `input_ids` alone each row is one segment
+                that reads all states of its row.
             labels: (rows, tokens), already shifted against input_ids; -100 is ignored.
             compute_logits: False skips the logits.
-            loss_function: (hidden, output matrix, labels) -> loss, instead of logits and their cross-entropy.
+            loss_function: (hidden, output matrix, labels) -> loss, instead of logits and their
+                cross-entropy.
         """
         # The tower's states of BOE and the sentences, (rows, slots, hidden).
         single = document_ids is None
@@ -254,7 +264,8 @@ class SpectrumForCausalLM(SpectrumPreTrainedModel, SpectrumGeneration):
             token_documents = segment_ids = torch.zeros_like(input_ids)
             reads = torch.full_like(input_ids, states.shape[1])
 
-        # The token decoder, under two masks: tokens of one segment, and the states that a token may read.
+        # The token decoder, under two masks: tokens of one segment, and the states that a token may
+        # read.
         implementation = self.config._attn_implementation
         tokens = token_mask(token_documents, segment_ids)
         readable = reading_mask(token_documents, reads, document_ids, positions)

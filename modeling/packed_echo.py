@@ -1,20 +1,26 @@
-"""An EchoEncoder on a CPU with little or no padding: inference in few passes over memory, training by the layers' code.
+"""An EchoEncoder on a CPU with little or no padding: inference in few passes over memory, training
+by the layers' code.
 
-Inference: `PackedEncoder` has the steps, for Llama's layers, `PackedPostNorm` those for the layers of BERT and XLM-R.
+Inference: `PackedEncoder` has the steps, for Llama's layers, `PackedPostNorm` those for the layers
+of BERT and XLM-R.
 
-On a CPU, matrix products take less than half of a small encoder's time. The rest goes to reading and writing
-intermediate results, and to page faults of freshly allocated memory. Therefore
-  - rows of similar length form a group, padded to a length that recurs, because kernels are compiled per shape;
-  - one product gives queries, keys and values; its matrix includes the scale of the scores (and Llama's norm weights);
-  - attention is two batched products and exponentials, without extra passes for maximum, mask or quotient;
+On a CPU, matrix products take less than half of a small encoder's time. The rest goes to reading
+and writing intermediate results, and to page faults of freshly allocated memory. Therefore
+  - rows of similar length form a group, padded to a length that recurs, because kernels are
+    compiled per shape;
+  - one product gives queries, keys and values; its matrix includes the scale of the scores
+    (and Llama's norm weights);
+  - attention is two batched products and exponentials, without extra passes for maximum, mask or
+    quotient;
   - results go to reused buffers;
   - for embeddings alone, the last layer skips the states that pooling does not read.
 
-Training: after `train_packed(model)` the tokens of a batch go through the layers as one row, sorted by the length of
-their texts, and attention works on groups of texts of equal length. Short texts of mixed lengths train up to twice as
-fast as with padding. Attention computes in float32 under bf16 autocast, since the backward pass of torch's attention
-kernel is about five times as slow in bf16 as in float32 (torch 2.13, AMX: 82 against 18 ms for 128 sentences of 32
-tokens), which costs more than bf16 gains in the matrix products of a layer.
+Training: after `train_packed(model)` the tokens of a batch go through the layers as one row, sorted
+by the length of their texts, and attention works on groups of texts of equal length. Short texts of
+mixed lengths train up to twice as fast as with padding. Attention computes in float32 under bf16
+autocast, since the backward pass of torch's attention kernel is about five times as slow in bf16 as
+in float32 (torch 2.13, AMX: 82 against 18 ms for 128 sentences of 32 tokens), which costs more than
+bf16 gains in the matrix products of a layer.
 """
 
 from __future__ import annotations
@@ -52,7 +58,8 @@ TRAINABLE = ("bert", "xlm-roberta", "llama")
 def length_batches(
     lengths: Sequence[int], max_tokens: float = math.inf, share: float = 0.5
 ) -> Iterator[list[int]]:
-    """Batches of row numbers, longest first, of at most `max_tokens` tokens with padding (or of one longer row).
+    """Batches of row numbers, longest first, of at most `max_tokens` tokens with padding
+    (or of one longer row).
 
     Rows shorter than `share` times a batch's longest row start another batch.
     """
@@ -76,8 +83,9 @@ def _filled_up(length: int) -> int:
 def can_pack(encoder: PreTrainedModel) -> bool:
     """Whether `PackedEncoder` may replace the encoder's own forward pass here and now.
 
-    The modules' own code handles training, gradients, compilation, autocast, other devices, and layers that are
-    wrapped, hooked (FSDP, offload, recorded states), quantised or extended (adapters).
+    The modules' own code handles training, gradients, compilation, autocast, other devices, and
+    layers that are wrapped, hooked (FSDP, offload, recorded states), quantised or extended
+    (adapters).
     """
     if torch.compiler.is_compiling() or torch.jit.is_tracing() or torch.is_grad_enabled():
         return False
@@ -105,7 +113,8 @@ def can_pack(encoder: PreTrainedModel) -> bool:
 
 
 def _is_causal(backbone: PreTrainedModel) -> bool:
-    """Whether a token does not see those behind it; a Llama does so unless its configuration says otherwise."""
+    """Whether a token does not see those behind it;
+    a Llama does so unless its configuration says otherwise."""
     is_causal = getattr(backbone.config, "is_causal", None)
     if is_causal is None:
         is_causal = type(backbone) is LlamaModel
@@ -126,7 +135,8 @@ def layers_of(backbone: PreTrainedModel) -> nn.ModuleList:
 def has_hooks(model: nn.Module) -> bool:
     """Whether something acts on the modules' forward passes, such as FSDP or offload.
 
-    The hooks that transformers leaves after a call with `output_hidden_states` do nothing without it.
+    The hooks that transformers leaves after a call with `output_hidden_states` do nothing without
+    it.
     """
     for module in model.modules():
         if "forward" in vars(module):  # replaced, as offload does
@@ -176,7 +186,8 @@ def packed_encoder(encoder: PreTrainedModel, like: PackedEncoder | None = None) 
 def packed_states(
     encoder: PreTrainedModel, input_ids: torch.Tensor, attention_mask: torch.Tensor | None
 ) -> torch.Tensor | None:
-    """(batch, seq, hidden) states after the last norm, zero at padding; None if packing is impossible or too slow."""
+    """(batch, seq, hidden) states after the last norm, zero at padding;
+    None if packing is impossible or too slow."""
     if not can_pack(encoder) or input_ids.dim() != 2:
         return None
     mask = (torch.ones_like(input_ids) if attention_mask is None else attention_mask).bool()
@@ -209,13 +220,15 @@ class Group(NamedTuple):
 
 
 class PackedEncoder:
-    """Computes `states` and `embed` of an encoder for which `can_pack` is True, with its current weights.
+    """Computes `states` and `embed` of an encoder for which `can_pack` is True, with its current
+    weights.
 
     One PackedEncoder serves one thread at a time.
 
     Args:
         encoder: an EchoEncoder.
-        like: a PackedEncoder of the same encoder, to share its joined projections (a fifth of the layers' weights).
+        like: a PackedEncoder of the same encoder, to share its joined projections
+            (a fifth of the layers' weights).
     """
 
     def __init__(self, encoder: PreTrainedModel, like: PackedEncoder | None = None):
@@ -273,8 +286,9 @@ class PackedEncoder:
     def _join(self, layer: nn.Module) -> torch.Tensor:
         """Join the query, key and value projections, without bias: (all heads * head_dim, hidden).
 
-        The input norm's weights are included. Llama rotates value i of a head with value i + head_dim / 2; here such
-        pairs are adjacent, as in complex numbers. Queries and keys have the same order, so their products stay equal.
+        The input norm's weights are included. Llama rotates value i of a head with value i +
+        head_dim / 2; here such pairs are adjacent, as in complex numbers. Queries and keys have the
+        same order, so their products stay equal.
         """
         attention = layer.self_attn
         norm_weight = layer.input_layernorm.weight.float()
@@ -290,7 +304,8 @@ class PackedEncoder:
         return torch.cat([query, key, value]).to(self.dtype)
 
     def _start(self, rows: Sequence[Sequence[int]]) -> torch.Tensor:
-        """Rows, longest first -> token vectors (tokens with padding, hidden); sets groups, lengths and is_token."""
+        """Rows, longest first -> token vectors (tokens with padding, hidden);
+        sets groups, lengths and is_token."""
         row_lengths = [len(row) for row in rows]
         self.lengths = torch.tensor(row_lengths)[:, None]
         self.groups = []
@@ -364,7 +379,8 @@ class PackedEncoder:
     def _mixed(
         self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, group: Group
     ) -> torch.Tensor:
-        """Unnormalised attention of a group: (rows, heads, tokens, head_dim) -> (rows, heads, queries, head_dim + 1).
+        """Unnormalised attention of a group: (rows, heads, tokens, head_dim) ->
+        (rows, heads, queries, head_dim + 1).
 
         The last value is the sum of the exponentials; the caller divides by it.
         """
@@ -386,10 +402,12 @@ class PackedEncoder:
         return wide if exact == name else self._buffer(name, heads.shape).copy_(wide)
 
     def _attention(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-        """exp(q k^T) v: (n, queries, head_dim), (n, tokens, head_dim), (n, tokens, size) -> (n, queries, size).
+        """exp(q k^T) v: (n, queries, head_dim), (n, tokens, head_dim), (n, tokens, size) ->
+        (n, queries, size).
 
-        v is zero at padding; its last value is 1 elsewhere, so that the last result is the sum of the exponentials. It
-        can overflow or underflow; where it comes near that, the maximum is subtracted first.
+        v is zero at padding; its last value is 1 elsewhere, so that the last result is the sum of
+        the exponentials. It can overflow or underflow; where it comes near that, the maximum is
+        subtracted first.
         """
         out = self._buffer("out", (*q.shape[:2], v.shape[2]))
         at_once = max(1, MAX_SCORES // (len(k) * k.shape[1]))
@@ -418,7 +436,8 @@ class PackedEncoder:
         return self._added(x, gated, layer.mlp.down_proj)
 
     def _scale(self, norm: LlamaRMSNorm, x: torch.Tensor) -> torch.Tensor:
-        """(tokens, 1), the factor by which an RMS norm multiplies each token (before its weights)."""
+        """(tokens, 1), the factor by which an RMS norm multiplies each token
+        (before its weights)."""
         length = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=torch.float32)
         mean_square = length.square_().div_(x.shape[-1])
         return mean_square.add_(norm.variance_epsilon).rsqrt_().to(self.dtype)
@@ -426,7 +445,8 @@ class PackedEncoder:
     def _product(
         self, name: str, x: torch.Tensor, weight: torch.Tensor, bias: Any = None
     ) -> torch.Tensor:
-        """x W^T + bias: (tokens, inputs) -> (tokens, outputs), in the buffer `name` or a tensor of its own."""
+        """x W^T + bias: (tokens, inputs) -> (tokens, outputs),
+        in the buffer `name` or a tensor of its own."""
         if self.through_onednn:
             return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
         out = self._buffer(name, (len(x), len(weight)))
@@ -445,8 +465,8 @@ class PackedEncoder:
     def _buffer(
         self, name: str, shape: Sequence[int], dtype: torch.dtype | None = None
     ) -> torch.Tensor:
-        """An uninitialised tensor of this shape, which the next call with the same name overwrites: few names, so that
-        the buffers stay in the cache."""
+        """An uninitialised tensor of this shape, which the next call with the same name overwrites:
+        few names, so that the buffers stay in the cache."""
         size = math.prod(shape)
         if name not in self.buffers or self.buffers[name].numel() < size:
             self.buffers[name] = torch.empty(size, dtype=dtype or self.dtype)
@@ -454,7 +474,8 @@ class PackedEncoder:
 
 
 class PackedPostNorm(PackedEncoder):
-    """The same for the layers of BERT and XLM-R: biases, a norm behind each sum, positions in the token vectors."""
+    """The same for the layers of BERT and XLM-R:
+    biases, a norm behind each sum, positions in the token vectors."""
 
     def _join(self, layer: nn.Module) -> tuple[torch.Tensor, torch.Tensor]:
         attention: Any = layer.attention.self
@@ -538,7 +559,8 @@ def packed_attention(
     groups: Sequence[TextGroup] | None = None,
     **options: Any,
 ) -> tuple[torch.Tensor, None]:
-    """ "sdpa" of transformers, in float32 under autocast on a CPU, and with `groups` for each group of a packed row.
+    """ "sdpa" of transformers, in float32 under autocast on a CPU, and with `groups` for each group
+    of a packed row.
 
     Args:
         query, key, value: (rows, heads, tokens, head_dim); a packed row is the only one.
@@ -597,7 +619,8 @@ AttentionMaskInterface.register(PACKED_ATTENTION, sdpa_mask)
 
 
 def train_packed(model: nn.Module) -> None:
-    """Let the text models inside `model` that use "sdpa" train on a CPU as the top of this file says."""
+    """Let the text models inside `model` that use "sdpa" train on a CPU as the top of this file
+    says."""
     for part in model.modules():
         if isinstance(part, PreTrainedModel) and part.config._attn_implementation == "sdpa":
             part.set_attn_implementation(PACKED_ATTENTION)
@@ -647,8 +670,9 @@ def packed_row(
         mask: (texts, seq), 1 for tokens.
 
     Returns:
-        The groups of texts; (tokens of the row,) whether each is a token of a text, not padding; (tokens of the row,)
-        its position in the text; (texts,) the number of each text in the batch.
+        The groups of texts; (tokens of the row,) whether each is a token of a text, not padding;
+        (tokens of the row,) its position in the text; (texts,) the number of each text in the
+        batch.
     """
     lengths = mask.sum(1)
     order = lengths.argsort(stable=True)

@@ -1,7 +1,8 @@
-"""Documents packed into rows for Spectrum: slots of the tower, tokens of the decoder, and who belongs to whom.
+"""Documents packed into rows for Spectrum: slots of the tower, tokens of the decoder, and who
+belongs to whom.
 
-Packing changes nothing: the masks (`masks_spectrum`) keep documents apart, and positions begin again in each document
-and segment.
+Packing changes nothing: the masks (`masks_spectrum`) keep documents apart, and positions begin
+again in each document and segment.
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ class PackedDocument:
 def sentence_segments(
     sentences: Sequence[Sequence[int]], prompt: Sequence[int], end: int
 ) -> list[Segment]:
-    """Segments of sentence-level language modelling (OS 9.1): sentence i+1 reads BOE and sentences 1 ... i.
+    """Segments of sentence-level language modelling (OS 9.1): sentence i+1 reads BOE and sentences
+    1 ... i.
 
     The last segment is empty except for its end token: the end of the document.
     """
@@ -65,15 +67,17 @@ def pack(
     """Put documents into rows, in order; a new row begins where the next document does not fit.
 
     Args:
-        row_length: tokens (or slots, if there are more of them) of a row; a longer document is a row by itself.
-            0: one document per row.
+        row_length: tokens (or slots, if there are more of them) of a row; a longer document is a
+            row by itself. 0: one document per row.
 
     Returns:
-        For the tower, (rows, slots): `embeddings` (with a last axis), `document_ids`, `positions`, `prefix`. For the
-        decoder, (rows, tokens), if a document has segments: `input_ids`, `token_documents`, `segment_ids`, `reads`,
-        `position_ids`, and `labels`, already shifted, -100 for prompts and padding.
+        For the tower, (rows, slots): `embeddings` (with a last axis), `document_ids`, `positions`,
+        `prefix`. For the decoder, (rows, tokens), if a document has segments: `input_ids`,
+        `token_documents`, `segment_ids`, `reads`, `position_ids`, and `labels`, already shifted,
+        -100 for prompts and padding.
     """
-    # In their order, documents share a row while both the tower's slots and the decoder's tokens have room.
+    # In their order, documents share a row while both the tower's slots and the decoder's tokens
+    # have room.
     rows: list[list[PackedDocument]] = []
     slots = tokens = 0
     for document in documents:

@@ -1,4 +1,5 @@
-"""`pipeline("sonar-translation", model=...)`: translates texts, or embeddings of any encoder of the same space.
+"""`pipeline("sonar-translation", model=...)`: translates texts, or embeddings of any encoder of the
+same space.
 
 translate = pipeline("sonar-translation", model="org/omnisonar")
 translate(["Bonjour le monde."], src_lang="fra_Latn", tgt_lang="eng_Latn")      # [{"translation_text": ...}]
@@ -31,25 +32,30 @@ class SonarTranslationPipeline(Pipeline):
     """Translation from texts or from sentence embeddings.
 
     Call args:
-        inputs: a text, a list or column of texts (as in `prompting_echo.texts_of`), or embeddings: (embedding_size,) or
-            (n, embedding_size), array or tensor. For a speech encoder a path of audio instead of a text, the bytes of a
-            file, or {"array", "sampling_rate"}.
-        src_lang: language of the texts, or a list or column with one per text; None is "Unspecified language".
+        inputs: a text, a list or column of texts (as in `prompting_echo.texts_of`), or embeddings:
+            (embedding_size,) or (n, embedding_size), array or tensor. For a speech encoder a path
+            of audio instead of a text, the bytes of a file, or {"array", "sampling_rate"}.
+        src_lang: language of the texts, or a list or column with one per text; None is "Unspecified
+            language".
         tgt_lang: language to write; default English.
         batch_size: texts per batch; default 32.
-        num_beams, max_new_tokens and all other options of `generate`. With these two alone, a faster loop gives the
-            same tokens. By default as the model's generation config says: a converted SONAR has 5 beams.
-        rerank_weight: weight of the cosine between the embeddings of a beam and of the sentence; 0 takes the most
-            probable beam. Default: that of the generation config. Not with other options of `generate`.
-        on_long: treatment of texts beyond the model's length: "warn" (truncate and log), "error" or "split"; default:
-            the tokenizer's setting. "split" translates the mean of the pieces' embeddings, which gives a rough
-            summary, not a translation.
+        num_beams, max_new_tokens and all other options of `generate`. With these two alone, a
+            faster loop gives the same tokens. By default as the model's generation config says: a
+            converted SONAR has 5 beams.
+        rerank_weight: weight of the cosine between the embeddings of a beam and of the sentence; 0
+            takes the most probable beam. Default: that of the generation config. Not with other
+            options of `generate`.
+        on_long: treatment of texts beyond the model's length: "warn" (truncate and log), "error" or
+            "split"; default: the tokenizer's setting. "split" translates the mean of the pieces'
+            embeddings, which gives a rough summary, not a translation.
 
     Returns:
-        A list of {"translation_text": str}, in the order of the input; one text gives a list of one.
+        A list of {"translation_text": str}, in the order of the input; one text gives a list of
+        one.
 
     Raises:
-        ValueError: inputs that are neither texts nor finite floating-point embeddings, or options that do not fit.
+        ValueError: inputs that are neither texts nor finite floating-point embeddings, or options
+            that do not fit.
     """
 
     _load_tokenizer = None  # that of a speech encoder is in decoder/

@@ -1,7 +1,8 @@
 """The poolings of an encoder: how the states of a text's tokens become one vector.
 
-`POOLINGS` is the only list of them. The configuration, the encoder, the packed path of a CPU, the export to
-sentence-transformers, the converters and the checks of recipes read it: a new pooling is a new entry here.
+`POOLINGS` is the only list of them. The configuration, the encoder, the packed path of a CPU, the
+export to sentence-transformers, the converters and the checks of recipes read it: a new pooling is
+a new entry here.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ def last_token(states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
 
 
 def mean(states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """The mean over each text's tokens, summed in float32 or wider; zeros for a text without tokens."""
+    """The mean over each text's tokens, summed in float32 or wider;
+    zeros for a text without tokens."""
     weights = mask.to(states.dtype)[..., None]  # (texts, tokens, 1)
     sum_dtype = torch.promote_types(states.dtype, torch.float32)
     total = (states * weights).sum(1, dtype=sum_dtype)
@@ -37,7 +39,8 @@ def mean(states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
 
 
 def weighted_mean(states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """The mean over each text's tokens, the n-th with weight n (SGPT); zeros for a text without tokens."""
+    """The mean over each text's tokens, the n-th with weight n (SGPT);
+    zeros for a text without tokens."""
     places = (
         mask.long().cumsum(1) * mask
     )  # 1 for the first token of a text, with padding on either side
@@ -54,7 +57,8 @@ class Pooling(NamedTuple):
         pool: (texts, tokens, width) states and (texts, tokens) attention mask -> (texts, width).
         module_name: `pooling_mode` of sentence-transformers since 5.4.
         module_flag: the field of 1_Pooling/config.json that older versions and servers read.
-        reads_only_first: no other state of the last layer is needed, so a packed encoder does not compute them.
+        reads_only_first: no other state of the last layer is needed, so a packed encoder does not
+            compute them.
     """
 
     pool: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
@@ -78,7 +82,8 @@ def check_pooling(name: str, field: str = "pooling") -> None:
 
 
 def pooling_of_module(module_name: str | tuple[str, ...]) -> str | None:
-    """Our name of a pooling of sentence-transformers; None for one that an EchoEncoder does not have."""
+    """Our name of a pooling of sentence-transformers;
+    None for one that an EchoEncoder does not have."""
     for name, pooling in POOLINGS.items():
         if pooling.module_name == module_name:
             return name

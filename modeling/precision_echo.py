@@ -1,15 +1,16 @@
 """Chooses the dtype in which weights load: the one that is fast on this machine.
 
-bfloat16 weights run many times slower than float32 on a processor without bfloat16 instructions. A checkpoint loaded
-without a dtype therefore gets the dtype that is fast here; an explicit dtype is always respected. On a CPU its
-instructions decide:
+bfloat16 weights run many times slower than float32 on a processor without bfloat16 instructions. A
+checkpoint loaded without a dtype therefore gets the dtype that is fast here; an explicit dtype is
+always respected. On a CPU its instructions decide:
 
     instructions         bf16 for inference                  bf16 for training
     AMX, AVX-512 BF16    yes, products 4 times as fast       yes, 2.7 times as fast (12 layers of 384), 1.2 (3 of 128)
     BF16 of ARM          yes                                 no: not measured
     none of them         no, products 5 times as slow        no
 
-A wrong choice costs speed only: the packaged model's embeddings in both dtypes have a cosine of at least 0.999.
+A wrong choice costs speed only: the packaged model's embeddings in both dtypes have a cosine of at
+least 0.999.
 """
 
 from __future__ import annotations
@@ -25,9 +26,11 @@ HALF = (torch.bfloat16, torch.float16)
 
 
 def has_fast_bf16(device: torch.device | str = "cpu") -> bool:
-    """Whether bf16 matrix products are native here (AMX or AVX-512 BF16 on x86, BF16 on ARM and GPUs).
+    """Whether bf16 matrix products are native here (AMX or AVX-512 BF16 on x86, BF16 on ARM and
+    GPUs).
 
-    `ATEN_CPU_CAPABILITY=avx2` and `ONEDNN_MAX_CPU_ISA=AVX2`, which make PyTorch behave as on an older processor, count.
+    `ATEN_CPU_CAPABILITY=avx2` and `ONEDNN_MAX_CPU_ISA=AVX2`, which make PyTorch behave as on an
+    older processor, count.
     """
     device = torch.device(device)
     if device.type == "cuda":
@@ -66,7 +69,8 @@ def bf16_is_faster(device: torch.device | str = "cpu", *, training: bool = False
 
 
 def automatic_dtype(saved: torch.dtype | str | None) -> torch.dtype | None:
-    """The dtype in which to load weights saved as `saved`: float32 for half precision where bf16 is slower.
+    """The dtype in which to load weights saved as `saved`: float32 for half precision where bf16 is
+    slower.
 
     None: load them as they were saved.
     """
@@ -77,8 +81,9 @@ def automatic_dtype(saved: torch.dtype | str | None) -> torch.dtype | None:
 
 @cache
 def onednn_is_faster() -> bool:
-    """Whether float32 products run faster through oneDNN than through MKL, which `torch.mm` calls: not on Intel's
-    processors. On an AMD EPYC with AVX-512 oneDNN is twice as fast (210 to 226 against 95 to 103 GFLOP/s).
+    """Whether float32 products run faster through oneDNN than through MKL, which `torch.mm` calls:
+    not on Intel's processors. On an AMD EPYC with AVX-512 oneDNN is twice as fast
+    (210 to 226 against 95 to 103 GFLOP/s).
 
     The operator is private to torch; a torch without it keeps MKL.
     """

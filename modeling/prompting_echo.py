@@ -1,4 +1,5 @@
-"""Prompts that name language and provenance: encoder prefix and decoder prompts (OS Table 40, ECHO Table 17).
+"""Prompts that name language and provenance: encoder prefix and decoder prompts
+(OS Table 40, ECHO Table 17).
 
     encoder  <CLS><s> [LANGUAGE]:<SEP> [SENTENCE]</s>
     decoder  <s> This is a possible translation in [LANGUAGE]:<SEP> [SENTENCE]</s>
@@ -19,8 +20,9 @@ UNSPECIFIED = "Unspecified language"
 CODE_LANGUAGES = ("python", "java", "javascript", "go", "c", "cpp", "ruby", "csharp", "php")
 MATH_LANGUAGES = ("latex",)
 
-# A prompt given as a string (sentence-transformers' `prompts`) ends in the token that any tokenizer of the layout has:
-# "French:<SEP>Bonjour". Only the name of a known language in front of it is a prompt; elsewhere "<SEP>" is text.
+# A prompt given as a string (sentence-transformers' `prompts`) ends in the token that any tokenizer
+# of the layout has: "French:<SEP>Bonjour". Only the name of a known language in front of it is a
+# prompt; elsewhere "<SEP>" is text.
 NAME_END = "<SEP>"
 
 _KNOWN_PROMPTS = {f"{name}:" for name in (UNSPECIFIED, *LANGUAGE_NAMES.values())}
@@ -47,7 +49,8 @@ def language_name(code: str | None) -> str:
 
 
 def _nearest(text: str, n: int = 3) -> list[str]:
-    """Similar codes: first those of the same ISO 639-3 code ("fra") or name ("French"), then similar spellings."""
+    """Similar codes: first those of the same ISO 639-3 code ("fra") or name ("French"),
+    then similar spellings."""
     wanted = text.strip().lower()
     exact = [
         code
@@ -90,7 +93,8 @@ def decoder_prompt(
 
 
 def split_prompt(text: str) -> tuple[str, str]:
-    """``"French:<SEP>Bonjour"`` -> ``("French:", "Bonjour")``; a text without prompt gets "Unspecified language:"."""
+    """``"French:<SEP>Bonjour"`` -> ``("French:", "Bonjour")``;
+    a text without prompt gets "Unspecified language:"."""
     prompt, mark, rest = text.partition(NAME_END)
     if mark and prompt in _KNOWN_PROMPTS:
         return prompt, rest
@@ -101,8 +105,8 @@ def texts_of(texts: Any, name: str = "text") -> list[str]:
     """A checked list of the texts in any container of one dimension.
 
     Args:
-        texts: a list, tuple, generator, NumPy array, pandas or polars Series (its index does not matter), Column of
-            `datasets` or Arrow array.
+        texts: a list, tuple, generator, NumPy array, pandas or polars Series
+            (its index does not matter), Column of `datasets` or Arrow array.
     """
     texts = rows_of(texts, f"{name}s")
     check_texts(texts, name)
@@ -110,7 +114,8 @@ def texts_of(texts: Any, name: str = "text") -> list[str]:
 
 
 def langs_of(lang: Any, count: int, name: str = "lang") -> str | list[str | None] | None:
-    """The language of `count` texts: one code, None (not specified), or a checked list of one per text.
+    """The language of `count` texts: one code, None (not specified), or a checked list of one per
+    text.
 
     Args:
         lang: a code, None, or a container as in `texts_of`.
@@ -129,7 +134,8 @@ def langs_of(lang: Any, count: int, name: str = "lang") -> str | list[str | None
 
 
 def rows_of(values: Any, name: str) -> list[Any]:
-    """The rows of any container of one dimension, unchecked; None for a value that pandas calls missing."""
+    """The rows of any container of one dimension, unchecked;
+    None for a value that pandas calls missing."""
     if isinstance(values, (str, bytes)):
         raise ValueError(
             f"{name} is one {'string' if isinstance(values, str) else 'bytes object'}; give a list"
@@ -155,7 +161,8 @@ def rows_of(values: Any, name: str) -> list[Any]:
 
 
 def is_blank(text: str) -> bool:
-    """Whether nothing of a text is visible: spaces, control and format characters (zero width, direction marks)."""
+    """Whether nothing of a text is visible: spaces, control and format characters
+    (zero width, direction marks)."""
     return all(unicodedata.category(letter) in ("Cc", "Cf", "Zl", "Zp", "Zs") for letter in text)
 
 

@@ -1,8 +1,9 @@
-"""Decoding of sentence embeddings: greedy, beam search, or beams reranked by the embedding of what they say.
+"""Decoding of sentence embeddings: greedy, beam search, or beams reranked by the embedding of what
+they say.
 
-A decoder that reads one vector sees it through its own weights alone. The encoder of its space can check the result:
-it embeds each beam, and the beam whose embedding is closest to the sentence's wins. With echo-nano this is worth more
-than beam search (docs/log.md). It is not in the papers.
+A decoder that reads one vector sees it through its own weights alone. The encoder of its space can
+check the result: it embeds each beam, and the beam whose embedding is closest to the sentence's
+wins. With echo-nano this is worth more than beam search (docs/log.md). It is not in the papers.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from .tokenization_echo import EchoTokenizer
 
 
 def rerank_weight_of(model: PreTrainedModel, weight: float | None) -> float:
-    """The weight that a call asks for, or that of the model's generation config; 0 without reranking."""
+    """The weight that a call asks for, or that of the model's generation config;
+    0 without reranking."""
     check_numbers(rerank_weight=weight)
     asked = weight is not None
     weight = float(
@@ -42,14 +44,15 @@ def decode_embeddings(
     rerank_weight: float | None = None,
     **options: Any,
 ) -> list[list[int]]:
-    """Token ids of the translations of sentence embeddings (batch, embedding_size), without prompt and end.
+    """Token ids of the translations of sentence embeddings (batch, embedding_size), without prompt
+    and end.
 
     Args:
         model: EchoForTranslation or EchoSpeechForTranslation.
         num_beams: 1 is greedy; None: the value of the generation config.
-        rerank_weight: of the cosine between the embeddings of a beam and of the sentence, beside the beam's mean
-            log-probability; 0 takes the most probable beam. None: the value of the generation config. Greedy decoding
-            has nothing to rerank.
+        rerank_weight: of the cosine between the embeddings of a beam and of the sentence, beside
+            the beam's mean log-probability; 0 takes the most probable beam. None: the value of the
+            generation config. Greedy decoding has nothing to rerank.
         options: as in `greedy_decode`.
     """
     prompt = tokenizer.target.decoder_prompt_ids(target_lang)

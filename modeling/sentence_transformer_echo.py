@@ -1,7 +1,7 @@
 """Writes the files that make a saved folder a SentenceTransformer, and its remote code.
 
-sentence-transformers' own `Transformer` module is enough, because the tokenizer reads language prompts and the encoder
-returns the embedding. Users therefore trust the model's code only.
+sentence-transformers' own `Transformer` module is enough, because the tokenizer reads language
+prompts and the encoder returns the embedding. Users therefore trust the model's code only.
 """
 
 from __future__ import annotations
@@ -21,13 +21,15 @@ NORMALIZE = "sentence_transformers.base.modules.normalize.Normalize"
 def sentence_transformer_prompts(
     languages: list[str] | None = None, kind: str = "name"
 ) -> dict[str, str]:
-    """One prompt per language: ``{"unspecified": "Unspecified language:<SEP>", "fra_Latn": "French:<SEP>", ...}``.
+    """One prompt per language: ``{"unspecified": "Unspecified language:<SEP>", "fra_Latn":
+    "French:<SEP>", ...}``.
 
-    "query" and "document", which `encode_query` and other libraries look for, are those of a text without language.
+    "query" and "document", which `encode_query` and other libraries look for, are those of a text
+    without language.
 
     Args:
-        kind: as `EchoConfig.prompts`; "tokens": ``{"fra_Latn": "fra_Latn ", ...}``; "none": empty prompts, so that the
-            same calls work with every checkpoint.
+        kind: as `EchoConfig.prompts`; "tokens": ``{"fra_Latn": "fra_Latn ", ...}``; "none": empty
+            prompts, so that the same calls work with every checkpoint.
     """
     plain = encoder_prompt() + NAME_END if kind == "name" else ""
     prompts = {"query": plain, "document": plain}
@@ -49,7 +51,8 @@ def write_sentence_transformer_files(
     modality: str = "text",
     settings: dict[str, Any] | None = None,
 ) -> None:
-    """Write modules.json and the other SentenceTransformer files of an Echo encoder of "text" or "audio".
+    """Write modules.json and the other SentenceTransformer files of an Echo encoder of "text" or
+    "audio".
 
     Args:
         prompts: as in EchoConfig.
@@ -92,7 +95,8 @@ def write_sentence_transformer_files(
             files["modules.json"].append(module)
         files["config_sentence_transformers.json"].update(served)
     for name, content in files.items():
-        # SentenceTransformer.save writes its settings (prompts, default prompt, similarity) before its modules.
+        # SentenceTransformer.save writes its settings (prompts, default prompt, similarity) before
+        # its modules.
         if name == "config_sentence_transformers.json" and _is_of_sentence_transformers(
             folder / name
         ):
@@ -111,8 +115,8 @@ def write_remote_code(
 ) -> None:
     """Copy these files beside the weights, so that trust_remote_code=True needs no package.
 
-    The files `*_echo_speech.py` are copied for a speech encoder only, `*_echo_sonar.py` for SONAR only, `*_spectrum.py`
-    for Spectrum only.
+    The files `*_echo_speech.py` are copied for a speech encoder only, `*_echo_sonar.py` for SONAR
+    only, `*_spectrum.py` for Spectrum only.
     """
     here = Path(__file__).parent
     for file in (*here.glob("*_echo*.py"), *(here.glob("*_spectrum.py") if spectrum else ())):

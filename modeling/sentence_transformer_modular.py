@@ -1,14 +1,17 @@
-"""Modular sentence encoder: one backbone and, per language, its own vocabulary and adapters (Huang et al. 2025).
+"""Modular sentence encoder: one backbone and, per language, its own vocabulary and adapters
+(Huang et al. 2025).
 
-A module of sentence-transformers. It reads the language of each text, runs each language of a batch through its own
-embeddings and adapters, and returns token states in the order of the texts; a `Pooling` module follows.
+A module of sentence-transformers. It reads the language of each text, runs each language of a batch
+through its own embeddings and adapters, and returns token states in the order of the texts; a
+`Pooling` module follows.
 
     model[0]                     this module; the root holds its backbone as an EchoEncoder, which AutoModel opens
     modular.json                 pivot language and longest text
     languages/deu_Latn/          language.json, tokenizer, embeddings.safetensors, language_adapter/, sentence_adapter/,
                                  alignment.safetensors: nothing outside this folder knows the language
 
-The LoRA adapters are in peft's format. They stay unmerged, so that a language never changes the weights of another.
+The LoRA adapters are in peft's format. They stay unmerged, so that a language never changes the
+weights of another.
 """
 
 from __future__ import annotations
@@ -58,7 +61,8 @@ REDUCTION = 2
 
 
 class ParallelAdapter(nn.Module):
-    """`4 * up(relu(down(x)))`, (..., width) -> (..., width), beside a feed-forward layer (He et al. 2022).
+    """`4 * up(relu(down(x)))`, (..., width) -> (..., width), beside a feed-forward layer
+    (He et al. 2022).
 
     It starts at zero, so a new adapter changes nothing.
     """
@@ -78,8 +82,8 @@ class ParallelAdapter(nn.Module):
 class ModularEncoder(InputModule):
     """Token states of texts in several languages.
 
-    A text's language is, in this order: `{"text": ..., "lang": ...}`; `encode(texts, prompt_name="deu_Latn")`; the
-    answer of `identify`.
+    A text's language is, in this order: `{"text": ..., "lang": ...}`; `encode(texts,
+    prompt_name="deu_Latn")`; the answer of `identify`.
 
     Args:
         backbone: an encoder with the layers of BERT or XLM-R. Its weights never change.
@@ -88,7 +92,8 @@ class ModularEncoder(InputModule):
         max_seq_length: longest text in tokens; longer ones are cut.
 
     Attributes:
-        identify: (texts, languages of the model) -> one of these languages per text. The default asks heliport.
+        identify: (texts, languages of the model) -> one of these languages per text. The default
+            asks heliport.
     """
 
     save_in_root = True
@@ -133,14 +138,16 @@ class ModularEncoder(InputModule):
     def add_language(
         self, language: str, tokenizer: Any = None, embeddings: torch.Tensor | None = None
     ) -> None:
-        """A language without adapters; without a tokenizer and (vocabulary, width) embeddings, the backbone's."""
+        """A language without adapters; without a tokenizer and (vocabulary, width) embeddings,
+        the backbone's."""
         if embeddings is not None:
             self.embeddings[language] = nn.Embedding.from_pretrained(embeddings, freeze=True)
         self.tokenizers[language] = tokenizer or self.tokenizer
         self.parts[language] = [] if embeddings is None else ["embeddings"]
 
     def add_part(self, language: str, part: str) -> None:
-        """A new adapter that changes nothing yet: "language_adapter", "sentence_adapter" or "alignment"."""
+        """A new adapter that changes nothing yet:
+        "language_adapter", "sentence_adapter" or "alignment"."""
         if part == "alignment":
             width = self.backbone.config.hidden_size
             depth = self.backbone.config.num_hidden_layers
@@ -194,7 +201,8 @@ class ModularEncoder(InputModule):
     def preprocess(
         self, inputs: Sequence[Any], prompt: str | None = None, **kwargs: Any
     ) -> dict[str, torch.Tensor]:
-        """ids (rows, seq) of each text in its language's vocabulary, mask, and the number of its language (rows,)."""
+        """ids (rows, seq) of each text in its language's vocabulary, mask,
+        and the number of its language (rows,)."""
         texts = [str(text["text"] if isinstance(text, dict) else text) for text in inputs]
         languages = self.languages_of(inputs, texts, prompt)
         options = {"truncation": True, "max_length": self.max_seq_length}
@@ -233,7 +241,8 @@ class ModularEncoder(InputModule):
     def token_states(
         self, language: str, input_ids: torch.Tensor, attention_mask: torch.Tensor
     ) -> torch.Tensor:
-        """States (rows, seq, width) of texts in one language, by its own vocabulary and adapters."""
+        """States (rows, seq, width) of texts in one language,
+        by its own vocabulary and adapters."""
         self._activate(language)
         vectors = self.backbone.get_input_embeddings()
         if language in self.embeddings:
@@ -242,7 +251,8 @@ class ModularEncoder(InputModule):
         return output.last_hidden_state
 
     def forward(self, features: dict[str, torch.Tensor], **kwargs: Any) -> dict[str, Any]:
-        """Adds `token_embeddings` (rows, seq, width), in the order of the rows; zeros behind a language's longest."""
+        """Adds `token_embeddings` (rows, seq, width), in the order of the rows;
+        zeros behind a language's longest."""
         ids = features["input_ids"]
         mask = features["attention_mask"]
         numbers = features["language"]
@@ -264,7 +274,8 @@ class ModularEncoder(InputModule):
         return int(self.backbone.config.hidden_size)
 
     def on_model_ready(self, model: Any) -> None:
-        """A prompt per language, which only names the language: `encode(texts, prompt_name="deu_Latn")`."""
+        """A prompt per language, which only names the language:
+        `encode(texts, prompt_name="deu_Latn")`."""
         model.prompts = {language: language for language in self.languages}
 
     # Files
@@ -355,7 +366,8 @@ class ModularEncoder(InputModule):
 
     @classmethod
     def load(cls, model_name_or_path: str, subfolder: str = "", **options: Any) -> ModularEncoder:
-        """Open a folder or a repository; `model_kwargs={"languages": [...]}` opens only these languages."""
+        """Open a folder or a repository; `model_kwargs={"languages":
+        [...]}` opens only these languages."""
         hub = {key: options.get(key) for key in ("token", "cache_folder", "revision")}
         hub["local_files_only"] = bool(options.get("local_files_only"))
         folder = Path(cls.load_dir_path(model_name_or_path, subfolder=subfolder, **hub))

@@ -1,9 +1,11 @@
-"""EchoTokenizer: any fast tokenizer with the encoder layout `<CLS><s> [LANGUAGE]:<SEP> [SENTENCE]</s>` (OS Table 40).
+"""EchoTokenizer: any fast tokenizer with the encoder layout `<CLS><s> [LANGUAGE]:<SEP>
+[SENTENCE]</s>` (OS Table 40).
 
-The language comes from `lang=`, from a prompt in front of the text (sentence-transformers), or is "unspecified". With
-`prompts="none"` the layout is that of the tokenizer itself, and `lang=` changes nothing.
-A special token that is spelled out in a text is treated as text. Texts are never truncated silently (`on_long`).
-Threads may share a tokenizer.
+The language comes from `lang=`, from a prompt in front of the text (sentence-transformers), or is
+"unspecified". With `prompts="none"` the layout is that of the tokenizer itself, and `lang=` changes
+nothing.
+A special token that is spelled out in a text is treated as text. Texts are never truncated silently
+(`on_long`). Threads may share a tokenizer.
 """
 
 from __future__ import annotations
@@ -40,8 +42,9 @@ EOS = "</s>"
 PAD = "<pad>"
 ON_LONG = ("warn", "error", "split")
 
-# transformers loads remote code without making it an attribute of its package. dill (`Dataset.map(num_proc=2)`) would
-# then copy the classes by value, and with them the lock below, as one that nobody can acquire.
+# transformers loads remote code without making it an attribute of its package. dill
+# (`Dataset.map(num_proc=2)`) would then copy the classes by value, and with them the lock below, as
+# one that nobody can acquire.
 if __name__.startswith("transformers_modules."):
     setattr(sys.modules[__package__], __name__.rpartition(".")[2], sys.modules[__name__])
 
@@ -49,7 +52,8 @@ _backend_lock = RLock()
 
 
 def _alone(method: Callable) -> Callable:
-    """One thread at a time: a call sets truncation and padding of the backend, which all calls share."""
+    """One thread at a time: a call sets truncation and padding of the backend,
+    which all calls share."""
 
     @wraps(method)
     def call(*args: Any, **kwargs: Any):
@@ -74,10 +78,10 @@ def why_no_tokenizer(file: Path) -> str | None:
 class EchoTokenizer(PreTrainedTokenizerFast):
     """
     Args:
-        on_long: treatment of texts longer than `max_length`, if truncation is on or the call passes it
-            (`tokenizer(texts, on_long="error")`). "warn" truncates and logs how many texts were truncated; "error"
-            raises; "split" returns the pieces as separate rows with `overflow_to_sample_mapping`, and EchoEncoder
-            averages them.
+        on_long: treatment of texts longer than `max_length`, if truncation is on or the call passes
+            it (`tokenizer(texts, on_long="error")`). "warn" truncates and logs how many texts were
+            truncated; "error" raises; "split" returns the pieces as separate rows with
+            `overflow_to_sample_mapping`, and EchoEncoder averages them.
         prompts: "name" (the layout above) or "none".
 
     Example:
@@ -92,7 +96,8 @@ class EchoTokenizer(PreTrainedTokenizerFast):
     def from_pretrained(
         cls, pretrained_model_name_or_path: str | Path, *args: Any, **kwargs: Any
     ) -> EchoTokenizer:
-        """As in transformers; a damaged tokenizer.json of a folder is refused in one line that names it."""
+        """As in transformers; a damaged tokenizer.json of a folder is refused in one line that
+        names it."""
         try:
             return super().from_pretrained(pretrained_model_name_or_path, *args, **kwargs)
         # tokenizers raises a bare Exception, transformers a KeyError and others
@@ -103,7 +108,8 @@ class EchoTokenizer(PreTrainedTokenizerFast):
                 raise ValueError(reason) from error
             raise
 
-    # Do not define __init__: transformers would then rebuild the tokenizer from its vocabulary and lose the rest.
+    # Do not define __init__: transformers would then rebuild the tokenizer from its vocabulary and
+    # lose the rest.
     @property
     def on_long(self) -> str:
         return self.init_kwargs.get("on_long", "warn")
@@ -120,11 +126,13 @@ class EchoTokenizer(PreTrainedTokenizerFast):
 
     @property
     def target(self) -> EchoTokenizer:
-        """The tokenizer of what the decoder writes: this one, unless `open_target` found another (OS 4.7)."""
+        """The tokenizer of what the decoder writes:
+        this one, unless `open_target` found another (OS 4.7)."""
         return getattr(self, "_target", self)
 
     def open_target(self, name: str | Path, **hub: Any) -> EchoTokenizer:
-        """Let the tokenizer in `decoder/` of a checkpoint, where there is one, be the target's; returns itself."""
+        """Let the tokenizer in `decoder/` of a checkpoint, where there is one, be the target's;
+        returns itself."""
         if _holds(name, "tokenizer.json", **hub):
             self._target = type(self).from_pretrained(name, subfolder=DECODER_FOLDER, **hub)
         return self
@@ -223,7 +231,8 @@ class EchoTokenizer(PreTrainedTokenizerFast):
             return [""] * len(texts), texts
         if not isinstance(lang, list):
             lang = [lang] * len(texts)
-        # sentence-transformers puts its default prompt even in front of a text that starts with a prompt.
+        # sentence-transformers puts its default prompt even in front of a text that starts with a
+        # prompt.
         default = encoder_prompt() + NAME_END
         prompts = []
         plain_texts = []
@@ -281,8 +290,10 @@ class EchoTokenizer(PreTrainedTokenizerFast):
         return backend
 
     def _check_room(self, prompts: list[str], max_length: int) -> None:
-        """Raise if the language prefix alone fills `max_length`, which would truncate the prefix."""
-        # A sub-word has at least one byte, and a character at most four: short prompts need no count.
+        """Raise if the language prefix alone fills `max_length`,
+        which would truncate the prefix."""
+        # A sub-word has at least one byte, and a character at most four: short prompts need no
+        # count.
         longest = max(map(len, prompts), default=0)
         if max_length > 8 + 4 * longest:
             return
@@ -315,7 +326,8 @@ class EchoTokenizer(PreTrainedTokenizerFast):
     def decoder_prompt_ids(
         self, target_lang: str, provenance: str = "primary", source_lang: str | None = None
     ) -> list[int]:
-        """Ids that the decoder starts with: `<s> This is a possible translation in [LANGUAGE]:<SEP>` (OS Table 40)."""
+        """Ids that the decoder starts with: `<s> This is a possible translation in
+        [LANGUAGE]:<SEP>` (OS Table 40)."""
         text = decoder_prompt(target_lang, provenance, source_lang)
         bos = [] if self.bos_token_id is None else [self.bos_token_id]
         return [*bos, *self.encode(text, add_special_tokens=False), self.sep_token_id]
@@ -328,10 +340,11 @@ class EchoTokenizer(PreTrainedTokenizerFast):
         max_length: int = 512,
         split_special_tokens: bool = True,
     ) -> EchoTokenizer:
-        """The same tokenizer with `lang=` (unused), `on_long` and the prompts of a decoder. Its ids stay.
+        """The same tokenizer with `lang=` (unused), `on_long` and the prompts of a decoder. Its ids
+        stay.
 
-        A missing bos token is the CLS token, a missing eos token the SEP token and the other way round, a missing pad
-        token eos.
+        A missing bos token is the CLS token, a missing eos token the SEP token and the other way
+        round, a missing pad token eos.
 
         Args:
             max_length: where the tokenizer names none.
@@ -381,7 +394,8 @@ class EchoTokenizer(PreTrainedTokenizerFast):
         eos: str = EOS,
         **kwargs: Any,
     ) -> EchoTokenizer:
-        """Wrap a `tokenizers.Tokenizer`: add CLS, SEP and pad (bos and eos if missing) and keep the old ids."""
+        """Wrap a `tokenizers.Tokenizer`: add CLS, SEP and pad (bos and eos if missing) and keep the
+        old ids."""
         backend = Tokenizer.from_str(backend.to_str())
         backend.add_special_tokens([AddedToken(t, special=True) for t in (CLS, bos, SEP, eos, PAD)])
         backend.no_padding()
@@ -392,8 +406,9 @@ class EchoTokenizer(PreTrainedTokenizerFast):
             pair=f"{CLS} {bos} $A {SEP} $B:1 {eos}:1",
             special_tokens=list(ids.items()),
         )
-        # Prompt and sentence each start with a space, as the template prints them, so their sub-words are those of
-        # mid-sentence text. SentencePiece-like tokenizers add this space themselves.
+        # Prompt and sentence each start with a space, as the template prints them, so their
+        # sub-words are those of mid-sentence text. SentencePiece-like tokenizers add this space
+        # themselves.
         layers = [normalizers.Strip()]
         if "Prepend" not in str(backend.normalizer) and "Metaspace" not in str(
             backend.pre_tokenizer

@@ -22,10 +22,11 @@ LANGUAGE = re.compile(r"[a-z]{3}_[A-Z][a-z]{3}")
 
 
 class SonarTokenizer(EchoTokenizer):
-    """As EchoTokenizer; a text without a language is read as English, since SONAR has no "unspecified".
+    """As EchoTokenizer; a text without a language is read as English, since SONAR has no
+    "unspecified".
 
-    The language comes from `lang=`, or is the code and a space in front of the text (the prompts of
-    sentence-transformers). A token that is spelled out elsewhere in a text is text.
+    The language comes from `lang=`, or is the code and a space in front of the text
+    (the prompts of sentence-transformers). A token that is spelled out elsewhere in a text is text.
     """
 
     prompts = "tokens"
@@ -87,7 +88,8 @@ class SonarTokenizer(EchoTokenizer):
         return_tensors: str | None = None,
         **options: Any,
     ) -> BatchEncoding:
-        """The template puts English in front of every text; it is replaced by the language of the text."""
+        """The template puts English in front of every text;
+        it is replaced by the language of the text."""
         if truncation_strategy == TruncationStrategy.ONLY_SECOND:
             truncation_strategy = TruncationStrategy.ONLY_FIRST
         options |= {"truncation_strategy": truncation_strategy}

@@ -1,4 +1,5 @@
-"""Speech to text through the sentence embedding: a speech encoder with the decoder of its text space."""
+"""Speech to text through the sentence embedding:
+a speech encoder with the decoder of its text space."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ PACKAGED = Path(__file__).parents[1] / "pretrained"  # where text and speech sha
 class EchoSpeechForTranslation(PreTrainedModel):
     """Audio or embeddings to texts, in memory only. The interface is that of EchoForTranslation.
 
-    Its folder is a release: the speech encoder in the root, the decoder with its tokenizer in `decoder/`.
+    Its folder is a release: the speech encoder in the root, the decoder with its tokenizer in
+    `decoder/`.
     """
 
     config_class = EchoSpeechConfig
@@ -52,7 +54,8 @@ class EchoSpeechForTranslation(PreTrainedModel):
         """A folder or Hub name written by `hf-echo release --decoder`.
 
         Raises:
-            FileNotFoundError: the folder has no decoder. ValueError: encoder and decoder are of different sizes.
+            FileNotFoundError: the folder has no decoder. ValueError: encoder and decoder are of
+                different sizes.
         """
         name = with_decoder = pretrained_model_name_or_path
         # The included speech encoder shares the space of echo-nano.
@@ -81,7 +84,8 @@ class EchoSpeechForTranslation(PreTrainedModel):
         return model
 
     def open_feature_extractor(self) -> EchoAudioFeatureExtractor:
-        """The feature extractor of the encoder. The pipeline travels with text models too, so it cannot import it."""
+        """The feature extractor of the encoder.
+        The pipeline travels with text models too, so it cannot import it."""
         return EchoAudioFeatureExtractor.from_pretrained(self.encoder.name_or_path)
 
     def save_pretrained(self, *args: Any, **kwargs: Any) -> NoReturn:

@@ -1,6 +1,8 @@
-"""Whisper's encoder for audio of any length up to 30 seconds, where transformers' own takes exactly 30.
+"""Whisper's encoder for audio of any length up to 30 seconds, where transformers' own takes exactly
+30.
 
-Padding is masked in the convolutions and in attention, so an embedding does not depend on the other rows of its batch.
+Padding is masked in the convolutions and in attention, so an embedding does not depend on the other
+rows of its batch.
 """
 
 from __future__ import annotations
@@ -13,12 +15,14 @@ from transformers.models.whisper.modeling_whisper import WhisperEncoder
 
 
 class WhisperAudioEncoder(WhisperEncoder):
-    """The encoder of a `WhisperConfig`; weights have the names of transformers' `WhisperEncoder`."""
+    """The encoder of a `WhisperConfig`; weights have the names of transformers'
+    `WhisperEncoder`."""
 
     def forward(
         self, input_features: torch.Tensor, attention_mask: torch.Tensor | None = None
     ) -> BaseModelOutput:
-        """`last_hidden_state` (batch, frames / 2, d_model) of log-mel frames (batch, frames, num_mel_bins)."""
+        """`last_hidden_state` (batch, frames / 2, d_model) of log-mel frames
+        (batch, frames, num_mel_bins)."""
         if attention_mask is None:
             attention_mask = torch.ones(
                 input_features.shape[:2], dtype=torch.long, device=input_features.device

@@ -13,7 +13,8 @@ import hypothesis
 import pytest
 from filelock import FileLock
 
-# The same draws on every machine; new ones in `make test-slow`, which a failure prints to be repeated.
+# The same draws on every machine; new ones in `make test-slow`, which a failure prints to be
+# repeated.
 hypothesis.settings.register_profile("fixed", derandomize=True)
 hypothesis.settings.load_profile("default" if os.environ.get("HF_ECHO_NEW_DRAWS") else "fixed")
 
@@ -27,7 +28,8 @@ ROOT = Path(__file__).parents[1]
 
 
 def pytest_collection_modifyitems(items):
-    """What reads the toy model depends on how its training went: `trains` selects these tests too."""
+    """What reads the toy model depends on how its training went:
+    `trains` selects these tests too."""
     for item in items:
         if "toy_trained" in item.fixturenames:
             item.add_marker("trains")
@@ -35,7 +37,8 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope="module", autouse=True)
 def only_new_objects_are_collected():
-    """accelerate collects before each training: 0.3 seconds for the million objects of the imported libraries."""
+    """accelerate collects before each training:
+    0.3 seconds for the million objects of the imported libraries."""
     gc.collect()
     gc.freeze()
 
@@ -69,7 +72,8 @@ def toy_data(toy, toy_tokenizer):
 
 @pytest.fixture(scope="session")
 def toy_trained(toy, toy_tokenizer, toy_data, tmp_path_factory):
-    """A model that has learnt to translate the toy world through the bottleneck; one worker trains it for all."""
+    """A model that has learnt to translate the toy world through the bottleneck;
+    one worker trains it for all."""
     from hf_echo.modeling import EchoForTranslation
 
     place = tmp_path_factory.getbasetemp()
@@ -120,7 +124,8 @@ def far_executor(tmp_path_factory):
 
 @pytest.fixture
 def hf_echo_cli(monkeypatch, capfd, tmp_path_factory):
-    """call(*arguments, stdin=bytes) -> (exit code, standard output, standard error) of `hf-echo`, in this process."""
+    """call(*arguments, stdin=bytes) -> (exit code, standard output, standard error) of `hf-echo`,
+    in this process."""
     import hf_echo.cli as cli
 
     monkeypatch.setenv("HF_ECHO_CACHE", str(tmp_path_factory.mktemp("cache")))
@@ -143,7 +148,8 @@ def hf_echo_cli(monkeypatch, capfd, tmp_path_factory):
 
 @pytest.fixture
 def run(request, hf_echo_cli):
-    """run(*arguments): `hf_echo_cli` with the words of the file's COMMAND (none by default) in front."""
+    """run(*arguments): `hf_echo_cli` with the words of the file's COMMAND (none by default) in
+    front."""
     words = getattr(request.module, "COMMAND", "").split()
     return lambda *arguments, stdin=b"": hf_echo_cli(*words, *arguments, stdin=stdin)
 

@@ -1,8 +1,10 @@
-"""Loopback Hub for tests: in-memory repositories, enough of the HTTP API to create, upload, tag and download.
+"""Loopback Hub for tests: in-memory repositories, enough of the HTTP API to create, upload, tag and
+download.
 
-It refuses what the Hub refuses: a commit on another parent than the head (412), a second tag of one name (409), a card
-with an unknown license or language (400). GET /_fail/N closes the connection of every request after N more, when it has
-done its work, as if the client had been killed there; /_fail/-1 ends that.
+It refuses what the Hub refuses: a commit on another parent than the head (412), a second tag of one
+name (409), a card with an unknown license or language (400). GET /_fail/N closes the connection of
+every request after N more, when it has done its work, as if the client had been killed there;
+/_fail/-1 ends that.
 
 Server: start().server_port, or python hub_server.py PORT
 Clients: HF_ENDPOINT=http://127.0.0.1:PORT HF_HUB_DISABLE_XET=1 HF_TOKEN=x (set before the import)
@@ -44,7 +46,8 @@ def upload_mode(path, files):
 
 
 class Repo:
-    """`branches[name]` is a list of commits (sha, {path: (bytes, is_lfs)}), the last one is the head."""
+    """`branches[name]` is a list of commits (sha, {path:
+    (bytes, is_lfs)}), the last one is the head."""
 
     def __init__(self, rid):
         self.branches = {
@@ -315,7 +318,8 @@ class H(BaseHTTPRequestHandler):
 
 
 def put(kind, rid, files):
-    """Make a repository with these files: path -> bytes. The Hub's own Parquet branch of a dataset is the same."""
+    """Make a repository with these files: path -> bytes.
+    The Hub's own Parquet branch of a dataset is the same."""
     repo = REPOS.setdefault((kind, rid), Repo(rid))
     head = (
         hashlib.sha1(rid.encode()).hexdigest(),

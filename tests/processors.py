@@ -1,9 +1,11 @@
-"""Run the training tests as on other processors, with other numbers of threads and other seeds: `make test-processors`.
+"""Run the training tests as on other processors, with other numbers of threads and other seeds:
+`make test-processors`.
 
-Other instructions add floats in another order, the last bits differ, and training makes other weights of them. A test
-whose threshold lies near the value of one machine fails on the next. The variables of torch's own kernels, oneDNN (bf16
-products; `has_fast_bf16` follows it), MKL (float32 products; on AMD only COMPATIBLE changes them) and OpenBLAS (numpy)
-imitate processors. Instructions can be taken away but not added: what this processor cannot run is left out.
+Other instructions add floats in another order, the last bits differ, and training makes other
+weights of them. A test whose threshold lies near the value of one machine fails on the next. The
+variables of torch's own kernels, oneDNN (bf16 products; `has_fast_bf16` follows it), MKL (float32
+products; on AMD only COMPATIBLE changes them) and OpenBLAS (numpy) imitate processors. Instructions
+can be taken away but not added: what this processor cannot run is left out.
 
 The six settings have every processor, and every number of threads with every shift of the seeds.
 `tests/evaluation/report` is left out: its pages show numbers of the toy model and compare none.

@@ -14,7 +14,8 @@ def refuses(message, function, /, *arguments, error=ValueError, **options):
 
 
 def refusals(*rows, call=None, error=ValueError):
-    """A test that each row is refused: arguments of `call` (without it: a call of its own), then a part of the message.
+    """A test that each row is refused: arguments of `call` (without it: a call of its own), then a
+    part of the message.
 
     Parameters that a row does not give are fixtures. A row may end with its own class of error.
     """

@@ -1,11 +1,13 @@
-"""Shift the seeds of a test run: HF_ECHO_SEED_SHIFT=1 gives other initial weights and another order of the data.
+"""Shift the seeds of a test run: HF_ECHO_SEED_SHIFT=1 gives other initial weights and another order
+of the data.
 
-`apply` wraps the functions that tests, the library and transformers set seeds with: `torch.manual_seed` (which
-`transformers.set_seed` calls), `numpy.random.seed` and `numpy.random.default_rng`. Two parts of a test that use one
-seed get the same shifted seed.
+`apply` wraps the functions that tests, the library and transformers set seeds with:
+`torch.manual_seed` (which `transformers.set_seed` calls), `numpy.random.seed` and
+`numpy.random.default_rng`. Two parts of a test that use one seed get the same shifted seed.
 
-Not shifted: `torch.Generator` objects and Python's `random`, which draw test data and no weights; and processes that a
-test starts, unless they call `apply` or run as `seed_shift.py SCRIPT ARGUMENTS`.
+Not shifted: `torch.Generator` objects and Python's `random`, which draw test data and no weights;
+and processes that a test starts, unless they call `apply` or run as `seed_shift.py SCRIPT
+ARGUMENTS`.
 """
 
 import functools
@@ -21,7 +23,8 @@ STEP = 1009  # tests use small seeds: a shifted one is not the seed of another t
 
 
 def shifted(function: Callable, shift: int) -> Callable:
-    """The function with `shift` added to its seed: a number, or numbers of which the first is shifted."""
+    """The function with `shift` added to its seed:
+    a number, or numbers of which the first is shifted."""
 
     @functools.wraps(function)
     def call(seed=None):
@@ -35,7 +38,8 @@ def shifted(function: Callable, shift: int) -> Callable:
 
 
 def apply(shift: int | None = None, replace: Callable = setattr) -> None:
-    """Shift all seeds from now on, by the environment's HF_ECHO_SEED_SHIFT if no shift is given; 0 changes nothing."""
+    """Shift all seeds from now on, by the environment's HF_ECHO_SEED_SHIFT if no shift is given;
+    0 changes nothing."""
     if shift := int(os.environ.get("HF_ECHO_SEED_SHIFT") or 0) if shift is None else shift:
         for module, name in (
             (torch, "manual_seed"),

@@ -1,4 +1,5 @@
-"""SONAR in small: a SentencePiece model, random weights in the layouts of fairseq2 and fairseq, and SONAR's formulas.
+"""SONAR in small: a SentencePiece model, random weights in the layouts of fairseq2 and fairseq, and
+SONAR's formulas.
 
 The formulas are written down in plain torch. Everything here counts tokens as fairseq2 does.
 """
@@ -41,7 +42,8 @@ def train_sentencepiece(folder: Path, kind: str = "bpe", rule: str = "nmt_nfkc")
 
 
 class Ids:
-    """fairseq2's NLLB tokenizer: `<pad>` is put before SentencePiece's ids; languages and three more tokens follow."""
+    """fairseq2's NLLB tokenizer: `<pad>` is put before SentencePiece's ids;
+    languages and three more tokens follow."""
 
     def __init__(self, model: Path):
         self.pieces = SentencePieceProcessor(model_file=str(model))
@@ -116,7 +118,8 @@ FAIRSEQ_NAMES = {
 
 
 def write_fairseq(tensors: dict, file: Path) -> Path:
-    """As fairseq writes it: special tokens in its own order; the encoder's embeddings are a pickled module."""
+    """As fairseq writes it: special tokens in its own order;
+    the encoder's embeddings are a pickled module."""
     state = {"version": torch.tensor([3.0]), "embed_positions._float_tensor": torch.zeros(1)}
     for name, tensor in tensors.items():
         for mine, its in FAIRSEQ_NAMES.items():
@@ -191,7 +194,8 @@ def feed_forward(x, tensors, layer):
 
 
 def encode(ids: list[int], tensors) -> torch.Tensor:
-    """(SIZE,): the mean of the encoder's states, over the language and the end of the sentence too."""
+    """(SIZE,): the mean of the encoder's states, over the language and the end of the sentence
+    too."""
     x = embed(ids, tensors, "encoder")
     for number in range(LAYERS):
         layer = f"encoder.layers.{number}"
@@ -201,7 +205,8 @@ def encode(ids: list[int], tensors) -> torch.Tensor:
 
 
 def decode(ids: list[int], embedding: torch.Tensor, tensors) -> torch.Tensor:
-    """(len(ids), words): logits after each token, the sentence embedding being all that the decoder sees."""
+    """(len(ids), words): logits after each token, the sentence embedding being all that the decoder
+    sees."""
     x = embed(ids, tensors, "decoder")
     for number in range(LAYERS):
         layer = f"decoder.layers.{number}"
@@ -214,7 +219,8 @@ def decode(ids: list[int], embedding: torch.Tensor, tensors) -> torch.Tensor:
 
 
 def beam_search(prompt: list[int], embedding, tensors, *, beams: int, steps: int) -> list[int]:
-    """The best of `beams` continuations of exactly `steps` tokens, none of which ends the sentence."""
+    """The best of `beams` continuations of exactly `steps` tokens,
+    none of which ends the sentence."""
     kept = [(0.0, [])]
     for _ in range(steps):
         grown = []

@@ -1,4 +1,5 @@
-"""A toy spoken language: a word is a tone of a frequency of its own, so a small encoder learns it within seconds."""
+"""A toy spoken language: a word is a tone of a frequency of its own,
+so a small encoder learns it within seconds."""
 
 import io
 
@@ -26,7 +27,8 @@ def say(text: str, pitch: float = 1.0, seed: int = 0) -> np.ndarray:
 
 
 def speech(rows: int = 120, seed: int = 0, *, english: bool = True) -> Dataset:
-    """Two languages (the second at a higher pitch), texts of two to five words, from two sources."""
+    """Two languages (the second at a higher pitch), texts of two to five words,
+    from two sources."""
     import soundfile
 
     rng = np.random.default_rng(seed)
@@ -51,7 +53,8 @@ def speech(rows: int = 120, seed: int = 0, *, english: bool = True) -> Dataset:
 
 
 def save_random_encoder(folder, embedding_size: int = 384, seed: int = 0, **config):
-    """A tiny speech encoder with random weights in a folder; 384 is the size of echo-nano's space."""
+    """A tiny speech encoder with random weights in a folder;
+    384 is the size of echo-nano's space."""
     import torch
 
     from hf_echo.modeling import EchoSpeechEncoder

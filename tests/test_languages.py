@@ -176,7 +176,8 @@ def test_similar_letters_are_no_help_for_two_letters(code):
 
 
 def test_two_letter_codes_agree_with_iso_639_3():
-    """mteb has the table of the standard; it knows no `sh` (withdrawn). Both codes find the same language."""
+    """mteb has the table of the standard; it knows no `sh` (withdrawn).
+    Both codes find the same language."""
     # without the slow import
     folder = Path(importlib.util.find_spec("mteb").submodule_search_locations[0])
     standard = json.loads(

@@ -1,4 +1,5 @@
-"""The house itself: what wheel and sdist carry, what `import hf_echo` drags in, which way imports run."""
+"""The house itself: what wheel and sdist carry, what `import hf_echo` drags in,
+which way imports run."""
 
 import ast
 import gc
@@ -28,7 +29,8 @@ except ImportError:  # Python 3.10
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGED = ROOT / "hf_echo" / "pretrained" / "echo-nano"
 
-# A folder may import itself and the folders above it in this list, so there are no circles between folders.
+# A folder may import itself and the folders above it in this list, so there are no circles between
+# folders.
 LAYERS = (
     "modeling register pretrained utils languages cards losses data inference search negatives synthesis vocabulary "
     "checkpoints evaluation export hub stages steps cli"
@@ -69,7 +71,8 @@ def statements_in(node: ast.AST) -> Iterator[ast.AST]:
 
 @cache
 def imports_of(path: Path) -> list[tuple[int, str, int]]:
-    """(level, dotted name, line) of every name that a file imports, those inside functions included."""
+    """(level, dotted name, line) of every name that a file imports,
+    those inside functions included."""
     imports = []
     for node in statements_in(tree_of(path)):
         if isinstance(node, ast.Import):
@@ -82,7 +85,8 @@ def imports_of(path: Path) -> list[tuple[int, str, int]]:
 
 @cache
 def imported_files(path: Path, package: Path) -> list[Path]:
-    """The files of `package`, relative to it, that the imports of a file name; `__init__.py` for a folder."""
+    """The files of `package`, relative to it, that the imports of a file name;
+    `__init__.py` for a folder."""
     here = path.relative_to(package.parent).parts[:-1]
     files = []
     for level, name, _ in imports_of(path):
@@ -104,7 +108,8 @@ def imported_files(path: Path, package: Path) -> list[Path]:
 
 
 def upward_imports(package: Path) -> list[str]:
-    """Lists imports that break the layers as `file imports file`; the package's __init__ is free."""
+    """Lists imports that break the layers as `file imports file`;
+    the package's __init__ is free."""
     wrong = []
     for path in sorted(package.rglob("*.py")):
         inside = path.relative_to(package)
@@ -126,7 +131,8 @@ def test_imports_run_one_way():
 
 
 def circles(package: Path) -> list[str]:
-    """Lists one circle of imports for each folder in which files or sub-folders import each other."""
+    """Lists one circle of imports for each folder in which files or sub-folders import each
+    other."""
     graphs: dict[Path, dict[str, set[str]]] = {}
     for path in sorted(package.rglob("*.py")):
         own = path.relative_to(package)
@@ -188,7 +194,8 @@ def test_the_package_imports_no_script():
 
 
 def test_messages_of_errors_are_one_line():
-    """No message is written with a line break; the fixture `refused` sees what commands put into theirs."""
+    """No message is written with a line break;
+    the fixture `refused` sees what commands put into theirs."""
     wrong = []
     for folder in ("hf_echo", "modeling", "train_scripts"):
         for path in (ROOT / folder).rglob("*.py"):
@@ -219,7 +226,8 @@ def test_contributing_shows_the_layers():
 
 
 def test_modeling_travels_alone():
-    """The Hub follows `from .a import b` between flat files only, and finds it by a regular expression."""
+    """The Hub follows `from .a import b` between flat files only,
+    and finds it by a regular expression."""
     files = sorted((ROOT / "modeling").rglob("*.py"))
     siblings = {path.stem for path in files}
     wrong = []
@@ -240,7 +248,8 @@ def test_modeling_travels_alone():
 
 
 def test_import_of_the_command_is_light():
-    """The command registers its models when it runs: its help needs neither torch nor transformers."""
+    """The command registers its models when it runs:
+    its help needs neither torch nor transformers."""
     code = """
         import sys
         sys.argv = ["/bin/hf-echo"]
@@ -362,7 +371,8 @@ def test_the_package_hooks_into_no_import(plain_import):
     assert plain_import["import hooks"] == 0
 
 
-# Every way of opening the packaged model in a process of its own: what is imported, and what opens it.
+# Every way of opening the packaged model in a process of its own: what is imported, and what opens
+# it.
 AUTO = "type(AutoModel.from_pretrained(FOLDER)).__name__ == 'EchoEncoder'"
 SENTENCES = "SentenceTransformer(FOLDER).encode(['a']).shape == (1, 384)"
 TRANSLATE = "pipeline('sonar-translation')(['Bonjour.'], src_lang='fra_Latn')[0].keys() == {'translation_text'}"
@@ -406,7 +416,8 @@ def copy_sources(place: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory) -> tuple[Path, Path]:
-    """A wheel, and the copy of what git tracks that it was built from (a build leaves folders behind)."""
+    """A wheel, and the copy of what git tracks that it was built from
+    (a build leaves folders behind)."""
     source = copy_sources(tmp_path_factory.mktemp("built") / "source")
     return build("wheel", source, source.parent), source
 
@@ -417,7 +428,8 @@ def build(kind: str, source: Path, out: Path) -> Path:
 
 
 def carried() -> set[str]:
-    """Files that a checkpoint, `hf-echo train`, `evaluate.load` and `pretrained` need beside the ordinary modules."""
+    """Files that a checkpoint, `hf-echo train`, `evaluate.load` and `pretrained` need beside the
+    ordinary modules."""
     modeling = {f"hf_echo/modeling/{path.name}" for path in (ROOT / "modeling").glob("*.py")}
     folder = ROOT / "train_scripts" / "recipes"
     recipes = {f"hf_echo/recipes/{path.relative_to(folder)}" for path in folder.rglob("*.yaml")}
@@ -474,15 +486,17 @@ def installed_packages() -> dict[str, list[str]]:
     return names
 
 
-# Distributions of import names whose package need not be installed here, and what the code loads by name.
+# Distributions of import names whose package need not be installed here, and what the code loads by
+# name.
 NOT_INSTALLED = {"ray": "ray", "umap": "umap-learn", "tomli": "tomli", "opusfilter": "opusfilter"}
-# The app of the Space, metrics of the `evaluate` library, and the class that OpusFilter loads: `import hf_echo` never
-# loads them.
+# The app of the Space, metrics of the `evaluate` library, and the class that OpusFilter loads:
+# `import hf_echo` never loads them.
 LOADED_BY_OTHERS = (Path("hub/space"), Path("hub/metrics"), Path("corpora/opus_filter.py"))
 
 
 def optional_imports(tree: ast.Module) -> set[int]:
-    """Lines of the imports that run inside a function, in a `try` that catches ImportError, or in `with extra(...)`."""
+    """Lines of the imports that run inside a function, in a `try` that catches ImportError,
+    or in `with extra(...)`."""
     lines = set()
     for node in statements_in(tree):
         may_fail = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
@@ -505,7 +519,8 @@ def distribution(module: str) -> str:
 
 
 def undeclared(folder: Path, core: set[str], extras: set[str], own: set[str]) -> list[str]:
-    """Lists imports as `file:line imports name`: needed ones that `core`, optional ones that neither set declares."""
+    """Lists imports as `file:line imports name`:
+    needed ones that `core`, optional ones that neither set declares."""
     wrong = []
     for path in sorted(folder.rglob("*.py")):
         inside = path.relative_to(folder)

@@ -1,4 +1,5 @@
-"""The wheel as users install it: alone in an empty environment, without extras. Needs an index of packages; minutes."""
+"""The wheel as users install it: alone in an empty environment, without extras.
+Needs an index of packages; minutes."""
 
 import os
 import re
@@ -38,7 +39,8 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def empty(tmp_path_factory) -> Path:
-    """Folder of an environment that holds torch, the wheel and what it asks for, and a working folder `work`."""
+    """Folder of an environment that holds torch, the wheel and what it asks for,
+    and a working folder `work`."""
     place = tmp_path_factory.mktemp("empty")
     wheel = build("wheel", copy_sources(place / "source"), place)
     assert wheel.stat().st_size < LARGEST

@@ -1,6 +1,8 @@
-"""A toy language world for tests that train: sentences of four words in three languages, a word for a word.
+"""A toy language world for tests that train: sentences of four words in three languages, a word for
+a word.
 
-Small enough that a model of 32 dimensions learns it in seconds. Also imported by scripts that tests start.
+Small enough that a model of 32 dimensions learns it in seconds. Also imported by scripts that tests
+start.
 """
 
 import copy
@@ -203,7 +205,8 @@ def make_model(
 
 
 def save(folder: Path, model, *others, release: bool = False) -> Path:
-    """The folder, with a model as a training checkpoint or as a release, and its tokenizer or feature extractor."""
+    """The folder, with a model as a training checkpoint or as a release,
+    and its tokenizer or feature extractor."""
     (model.save_release if release else model.save_pretrained)(folder)
     for part in others:
         part.save_pretrained(folder)

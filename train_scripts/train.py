@@ -1,12 +1,13 @@
-"""Train a recipe from a launcher: what `hf-echo train` does, as a script for torchrun, accelerate or SLURM.
+"""Train a recipe from a launcher: what `hf-echo train` does, as a script for torchrun, accelerate
+or SLURM.
 
     python train_scripts/train.py nano/2_contrastive
     python train_scripts/train.py large/2_contrastive train_data=corpus.parquet
     torchrun --standalone --nproc_per_node 2 train_scripts/train.py nano/2_contrastive max_steps=100
     accelerate launch --config_file train_scripts/accelerate/fsdp2.yaml train_scripts/train.py large
 
-A folder is trained recipe by recipe, in the order of the file names. A run that was killed resumes. Operations on
-checkpoints run in one process only: use `hf-echo train` for a folder that has some.
+A folder is trained recipe by recipe, in the order of the file names. A run that was killed resumes.
+Operations on checkpoints run in one process only: use `hf-echo train` for a folder that has some.
 """
 
 import argparse

@@ -1,1 +1,2 @@
-"""Cards (README.md) of checkpoints and datasets: rendered from lineage and templates, stamped with a version."""
+"""Cards (README.md) of checkpoints and datasets:
+rendered from lineage and templates, stamped with a version."""

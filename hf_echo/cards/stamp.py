@@ -1,7 +1,8 @@
 """Repository, version and license in a card, written when the repository is known: at the push.
 
-Code blocks of a new card name THIS_REPO and THIS_VERSION. The last line of a pushed card, a comment, names what stands
-there now, so that the next push finds it; text that was added by hand stays.
+Code blocks of a new card name THIS_REPO and THIS_VERSION. The last line of a pushed card, a
+comment, names what stands there now, so that the next push finds it; text that was added by hand
+stays.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ NEW = ("THIS_REPO", "THIS_VERSION")
 
 
 def stamp(text: str, repo: str, tag: str) -> str:
-    """A card, new or stamped before, with this repository and tag in its Python blocks; unchanged if it names
-    neither."""
+    """A card, new or stamped before, with this repository and tag in its Python blocks; unchanged
+    if it names neither."""
     mark = MARK.search(text)
     before = mark.groups() if mark else NEW
     if not mark and not any(f'"{word}"' in text for word in NEW):
@@ -52,7 +53,8 @@ def set_license(card: Path, license: str) -> None:
 
 
 def license_of(name: str | Path) -> str | None:
-    """The license in the header of the README.md of a folder or Hub name; None where there is none."""
+    """The license in the header of the README.md of a folder or Hub name;
+    None where there is none."""
     from huggingface_hub import RepoCard
     from transformers.utils import cached_file
 

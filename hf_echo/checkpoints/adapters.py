@@ -46,7 +46,8 @@ def base_of(name: str | Path) -> str:
 
 
 def check_base(name: str | Path, base: str | Path) -> None:
-    """Raises ValueError where `base` has other weights, tokenizer or configuration than the adapter's base had."""
+    """Raises ValueError where `base` has other weights, tokenizer or configuration than the
+    adapter's base had."""
     file = Path(snapshot(name)) / BASE
     if not file.is_file():  # made by another program
         return

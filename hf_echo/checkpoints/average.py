@@ -1,7 +1,8 @@
-"""Average the weights of two checkpoints, or of their encoders or decoders (model soups). Speech encoders too.
+"""Average the weights of two checkpoints, or of their encoders or decoders (model soups). Speech
+encoders too.
 
-Two decoders of one run: the first knows news, the last everyday sentences; their mean is good at both
-(docs/log.md). Model soups: Wortsman et al. 2022, https://arxiv.org/abs/2203.05482.
+Two decoders of one run: the first knows news, the last everyday sentences; their mean is good at
+both (docs/log.md). Model soups: Wortsman et al. 2022, https://arxiv.org/abs/2203.05482.
 """
 
 from __future__ import annotations
@@ -26,16 +27,20 @@ def average_checkpoints(
     *,
     part: Literal["model", "encoder", "decoder"] = "model",
 ) -> Path:
-    """Save (1 - share) * model + share * other in `out`, with the tokenizer or feature extractor of `model`.
+    """Save (1 - share) * model + share * other in `out`, with the tokenizer or feature extractor of
+    `model`.
 
     Args:
-        model, other: folders of encoders, training checkpoints, releases or speech encoders of the same shape. A
-            decoder that only one of two has, and as a release, is left out with a warning.
+        model, other: folders of encoders, training checkpoints, releases or speech encoders of the
+            same shape. A decoder that only one of two has, and as a release, is left out with a
+            warning.
         share: weight of `other`, 0..1.
-        part: "model" averages all weights; "encoder" or "decoder" only these, the rest is that of `model`.
+        part: "model" averages all weights; "encoder" or "decoder" only these, the rest is that of
+            `model`.
 
     Raises:
-        ValueError: a wrong share, a checkpoint without that part, weights of different shapes, or other tokenizers.
+        ValueError: a wrong share, a checkpoint without that part, weights of different shapes, or
+            other tokenizers.
     """
     first = open_text_or_speech(model)
     second = open_text_or_speech(other)
@@ -86,7 +91,8 @@ def _part(opened: nn.Module, part: str, name: str | Path) -> nn.Module:
 
 @torch.no_grad()
 def average_weights(model: nn.Module, other: nn.Module, share: float) -> nn.Module:
-    """Move every weight of `model` towards `other` by `share`, in place: 0 changes nothing, 1 is the other model.
+    """Move every weight of `model` towards `other` by `share`, in place: 0 changes nothing, 1 is
+    the other model.
 
     Raises:
         ValueError: share is not in 0..1, or the models differ in a weight's name or shape.

@@ -1,7 +1,8 @@
 """Store matrices in 8 or 4 bits, convolutions in 8: integers and a scale per row or 32 values
 (`modeling/few_bits_echo.py`).
 
-The scale of a block is the one of the smallest squared error among those that map its largest value to the range's end.
+The scale of a block is the one of the smallest squared error among those that map its largest value
+to the range's end.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ ROWS = 4096  # at a time, for memory
 
 
 def store_few_bits(folder: str | Path, matrices: str | None, tokens: str | None) -> None:
-    """Rewrite the matrices, and the token vectors, of every model.safetensors below a folder as "int8" or "int4"."""
+    """Rewrite the matrices, and the token vectors, of every model.safetensors below a folder as
+    "int8" or "int4"."""
     for file in sorted(Path(folder).rglob("model.safetensors")):
         stored: dict[str, torch.Tensor] = {}
         for name, tensor in load_file(file).items():
@@ -43,7 +45,8 @@ def _stored(name: str, tensor: torch.Tensor, dtype: str | None) -> dict[str, tor
 
 
 def pack(matrix: torch.Tensor, bits: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """(rows, columns) -> integers as they are stored, and scales (rows, blocks) in float16 (4 bits) or float32."""
+    """(rows, columns) -> integers as they are stored, and scales
+    (rows, blocks) in float16 (4 bits) or float32."""
     block = matrix.shape[1]
     if bits == 4 and block % BLOCK == 0:
         block = BLOCK

@@ -1,9 +1,11 @@
-"""Llama -> Echo (OS 4.2, ECHO 4.1): one language model becomes a bidirectional encoder and a decoder.
+"""Llama -> Echo (OS 4.2, ECHO 4.1): one language model becomes a bidirectional encoder and a
+decoder.
 
     encoder   the Llama's weights, attention to both sides, and a projection that starts as the identity
     decoder   the Llama's weights and head; each layer's cross-attention starts from its self-attention
 
-Memory holds at most two copies of the weights, as many as the result has: the encoder uses the language model's own.
+Memory holds at most two copies of the weights, as many as the result has: the encoder uses the
+language model's own.
 """
 
 from __future__ import annotations
@@ -63,15 +65,17 @@ def convert_llama(
 ) -> tuple[EchoForTranslation, EchoTokenizer]:
     """Turn any `LlamaForCausalLM` checkpoint into an encoder-decoder with its tokenizer.
 
-    The tokenizer keeps every old id and gains CLS, SEP and pad (bos and eos where the Llama has none).
+    The tokenizer keeps every old id and gains CLS, SEP and pad
+    (bos and eos where the Llama has none).
 
     Args:
         source: a folder, a Hub name, or a GGUF file (its blocks are unpacked).
         out: folder to save the training checkpoint in, whole or not at all; None saves nothing.
-        cross_attention: "copy" starts it from the layer's self-attention (OS 4.2), "random" at random (ECHO 4.1),
-            "zero" as "copy" but with output 0: the decoder starts as the language model, which Spectrum needs, where
-            only cross-attention learns (docs/log.md).
-        bottleneck: the decoder reads the sentence embedding; by default all encoder states, as in stage 1.
+        cross_attention: "copy" starts it from the layer's self-attention (OS 4.2), "random" at
+            random (ECHO 4.1), "zero" as "copy" but with output 0: the decoder starts as the
+            language model, which Spectrum needs, where only cross-attention learns (docs/log.md).
+        bottleneck: the decoder reads the sentence embedding; by default all encoder states, as in
+            stage 1.
         max_length: longest encoder input in tokens; `EchoTokenizer.on_long` rules what is longer.
         dtype: of the weights; None keeps the checkpoint's own.
 
@@ -141,7 +145,8 @@ def _config(source: str | Path, place: str, options: dict[str, str]) -> LlamaCon
 def _backend(
     tokenizer: PreTrainedTokenizerBase, config: LlamaConfig
 ) -> tuple[Tokenizer, dict[str, str]]:
-    """The Llama's tokenizer, made so that no text spells a special token, and its names of bos and eos."""
+    """The Llama's tokenizer, made so that no text spells a special token,
+    and its names of bos and eos."""
     backend = tokenizer.backend_tokenizer
     names = {}
     for role, fallback in (("bos", BOS), ("eos", EOS)):
@@ -152,8 +157,8 @@ def _backend(
         if not token and token_id is not None:
             token = backend.id_to_token(token_id)
         names[role] = token or fallback
-    # A vocabulary of SentencePiece pieces can hold merges that end in "</s>", so that a text which spells it
-    # would hold the token. These merges go.
+    # A vocabulary of SentencePiece pieces can hold merges that end in "</s>", so that a text which
+    # spells it would hold the token. These merges go.
     content = json.loads(backend.to_str())
     special = {token["content"] for token in content["added_tokens"] if token["special"]}
     special.update(names.values())
@@ -205,7 +210,8 @@ def _llama_weights(
     options: dict[str, Any],
     dtype: torch.dtype | str | None,
 ) -> tuple[dict[str, torch.Tensor], torch.dtype]:
-    """The Llama's tensors under our encoder's names, and its head if it differs from the embeddings."""
+    """The Llama's tensors under our encoder's names, and its head if it differs from the
+    embeddings."""
     options = {"config": config, "dtype": dtype or (None if options else "auto"), **options}
     if "gguf_file" in options:
         options |= _unpacked()
@@ -237,7 +243,8 @@ def _unpacked() -> dict:
 def _with_new_rows(weight: torch.Tensor, old_size: int, size: int) -> torch.Tensor:
     """(rows, hidden) -> (size, hidden): the first `old_size` rows, all others their mean.
 
-    The old probabilities hardly change then, whatever the scale of the logits (Hewitt 2021); by zeros they would.
+    The old probabilities hardly change then, whatever the scale of the logits (Hewitt 2021); by
+    zeros they would.
     """
     grown = weight.new_empty(size, weight.shape[1])
     grown[:old_size] = weight[:old_size]
@@ -248,7 +255,8 @@ def _with_new_rows(weight: torch.Tensor, old_size: int, size: int) -> torch.Tens
 def _add_decoder(
     state: dict[str, torch.Tensor], config: EchoDecoderConfig, cross_attention: str
 ) -> None:
-    """Copies of the encoder's weights for the decoder, and its cross-attention by the option of `convert_llama`."""
+    """Copies of the encoder's weights for the decoder, and its cross-attention by the option of
+    `convert_llama`."""
     for name, tensor in list(state.items()):
         inner = name.removeprefix("encoder.backbone.")
         if inner == name:

@@ -1,4 +1,5 @@
-"""Change the encoder of a checkpoint without training, and save it with its tokenizer and its lineage."""
+"""Change the encoder of a checkpoint without training, and save it with its tokenizer and its
+lineage."""
 
 from __future__ import annotations
 
@@ -64,7 +65,8 @@ def open_checkpoint(model: str | Path) -> EchoEncoder | EchoForTranslation:
 
 
 def open_text_or_speech(model: str | Path) -> EchoEncoder | EchoForTranslation | EchoSpeechEncoder:
-    """As `open_checkpoint`, speech encoders included: for operations that mix weights, whatever they are."""
+    """As `open_checkpoint`, speech encoders included:
+    for operations that mix weights, whatever they are."""
     return open_speech_encoder(model).eval() if is_speech(model) else open_checkpoint(model)
 
 
@@ -101,9 +103,11 @@ def save_changed(
     results: Mapping[str, Any] | None = None,
     tokenizer: PreTrainedTokenizerFast | None = None,
 ) -> Path:
-    """Save a model whole, with lineage and `tokenizer` (default: that, or the feature extractor, of its first parent).
+    """Save a model whole, with lineage and `tokenizer` (default: that, or the feature extractor, of
+    its first parent).
 
-    A release stays one, with its decoder; a speech encoder keeps what its parents say about their recordings.
+    A release stays one, with its decoder; a speech encoder keeps what its parents say about their
+    recordings.
     """
     out = Path(out)
     first = next(iter(parents.values()))

@@ -1,7 +1,7 @@
 """Move a model onto another vocabulary (ECHO 4.1, OS 4.5.1, Modular Sentence Encoders 3.1).
 
-`hf_echo.vocabulary.match` says which old token a new one is, or which ones spell it. Changed are the embedding
-matrices, the head, and every token id in the configurations. Layers stay as they are.
+`hf_echo.vocabulary.match` says which old token a new one is, or which ones spell it. Changed are
+the embedding matrices, the head, and every token id in the configurations. Layers stay as they are.
 """
 
 from __future__ import annotations
@@ -48,8 +48,9 @@ def swap_vocabulary(
 ) -> EchoEncoder | EchoDecoder | EchoForTranslation:
     """Give a model the new tokenizer's vocabulary. In place; the same model is returned.
 
-    The matrices are new parameters, so an optimizer that was made before does not know them. The new ones have as many
-    rows as the tokenizer has tokens, rounded up to a multiple of 8 where the old ones were one.
+    The matrices are new parameters, so an optimizer that was made before does not know them. The
+    new ones have as many rows as the tokenizer has tokens, rounded up to a multiple of 8 where the
+    old ones were one.
 
     Args:
         method: "mean", "focus" or "random", see `initialise`.
@@ -58,9 +59,9 @@ def swap_vocabulary(
         match: what `match_vocabularies` would find, where it is known.
 
     Raises:
-        ValueError: a tokenizer of an unknown kind, or that lacks a special token; a model whose rows are not those of
-            the old tokenizer, or whose decoder knows only the first tokens; a configuration that names a token that
-            the new tokenizer does not have.
+        ValueError: a tokenizer of an unknown kind, or that lacks a special token; a model whose
+            rows are not those of the old tokenizer, or whose decoder knows only the first tokens; a
+            configuration that names a token that the new tokenizer does not have.
     """
     check_method(method, auxiliary is not None)
     match, new_ids = match or match_vocabularies(old_tokenizer, new_tokenizer)
@@ -71,7 +72,8 @@ def swap_vocabulary(
         token_id = getattr(new_tokenizer, f"{role}_token_id", None)
         if token_id is not None:
             roles[f"{role}_token_id"] = token_id
-    # Every configuration is read before anything is changed: one that does not fit leaves the model as it was.
+    # Every configuration is read before anything is changed: one that does not fit leaves the model
+    # as it was.
     changes = []
     for config in _configs(model):
         for name, value in _changed_fields(config, new_ids, roles):
@@ -162,7 +164,8 @@ def _replaced(
 
 
 def _move_positions(model: nn.Module, pad: int) -> None:
-    """RoBERTa and XLM-R count positions from the id of the padding token: their position vectors move with it."""
+    """RoBERTa and XLM-R count positions from the id of the padding token:
+    their position vectors move with it."""
     rows = None
     for module in model.modules():
         positions = getattr(module, "position_embeddings", None)
@@ -237,10 +240,12 @@ def swap_checkpoint(
     auxiliary: Any = None,
     seed: int = 0,
 ) -> dict[str, int | str]:
-    """Write a checkpoint with another tokenizer: a training checkpoint, a release or an encoder, as it came.
+    """Write a checkpoint with another tokenizer: a training checkpoint, a release or an encoder, as
+    it came.
 
-    Optimizer, scheduler and trainer state are left behind: they belong to the old matrices. Arguments as in
-    `hf-echo vocabulary swap --help`; another kind of tokenizer is wrapped as an EchoTokenizer.
+    Optimizer, scheduler and trainer state are left behind: they belong to the old matrices.
+    Arguments as in `hf-echo vocabulary swap --help`; another kind of tokenizer is wrapped as an
+    EchoTokenizer.
 
     Returns:
         {"method", "old_tokens", "tokens", "copied", "new", "unknown"}, counts of tokens.
@@ -280,7 +285,8 @@ def swap_to(
     method: str = "mean",
     **options: Any,
 ) -> dict[str, int | str]:
-    """`swap_vocabulary`, with the prompts of the new tokenizer; the counts that `swap_checkpoint` returns."""
+    """`swap_vocabulary`, with the prompts of the new tokenizer;
+    the counts that `swap_checkpoint` returns."""
     match, new_ids = match_vocabularies(old, new)
     swap_vocabulary(model, old, new, method=method, match=(match, new_ids), **options)
     model.config.prompts = new.prompts
@@ -289,7 +295,8 @@ def swap_to(
 
 
 def tokenizer_like(old: PreTrainedTokenizerFast, source: str | Path) -> EchoTokenizer:
-    """The tokenizer at `source` as an EchoTokenizer with the limit of `old`, without prompts where `old` has none."""
+    """The tokenizer at `source` as an EchoTokenizer with the limit of `old`,
+    without prompts where `old` has none."""
     source = snapshot(source)
     if not Path(source).exists():
         raise FileNotFoundError(f"no tokenizer at {source}; give its folder, or a tokenizer.json")

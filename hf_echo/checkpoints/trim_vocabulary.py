@@ -1,7 +1,8 @@
-"""A checkpoint with fewer tokens, for the languages that it is to serve; train it afterwards to be as its original was.
+"""A checkpoint with fewer tokens, for the languages that it is to serve; train it afterwards to be
+as its original was.
 
-A text whose tokens are all kept has the same embedding as before; other texts have more tokens, and worse embeddings
-until training has taught the model to read them.
+A text whose tokens are all kept has the same embedding as before; other texts have more tokens, and
+worse embeddings until training has taught the model to read them.
 """
 
 from __future__ import annotations
@@ -41,16 +42,19 @@ def trim_checkpoint(
     sample: int = 10_000,
     seed: int = 0,
 ) -> dict[str, Any]:
-    """Write a checkpoint with at most `keep` tokens, decoder included (`hf_echo.vocabulary.trim` says which).
+    """Write a checkpoint with at most `keep` tokens, decoder included (`hf_echo.vocabulary.trim`
+    says which).
 
     Arguments as in `hf-echo vocabulary trim --help`.
 
     Returns:
-        {"old_tokens", "tokens", "tokens_per_sentence": {language or "average": {"before", "after"}}}
+        {"old_tokens", "tokens", "tokens_per_sentence": {language or "average": {"before",
+        "after"}}}
 
     Raises:
         FileNotFoundError: no checkpoint or no texts.
-        ValueError: `keep` is too small, the tokenizer is of another kind, or the checkpoint is damaged.
+        ValueError: `keep` is too small, the tokenizer is of another kind, or the checkpoint is
+            damaged.
     """
     # The languages of a release's decoder stand in its own configuration.
     with opening(model) as place:
@@ -102,7 +106,8 @@ def _move(
     kept_ids: list[int],
     old_size: int,
 ) -> None:
-    """Give a model the kept rows. A decoder of the first tokens alone has those of them that are kept."""
+    """Give a model the kept rows. A decoder of the first tokens alone has those of them that are
+    kept."""
     match = TokenMatch(old_size, len(kept_ids), dict(enumerate(kept_ids)), {})
     new_ids = {old: new for new, old in enumerate(kept_ids)}
     decoder = getattr(model, "decoder", None)
@@ -135,8 +140,8 @@ def _lengths(
 def sample_texts(
     texts: str | Path, split: str | None, most: int, seed: int, others: Mapping[str, int]
 ) -> dict[str, list[str]]:
-    """At most `most` texts of each language, or what `others` names for it; each text of a language has the same chance
-    (reservoir sampling)."""
+    """At most `most` texts of each language, or what `others` names for it; each text of a language
+    has the same chance (reservoir sampling)."""
     chosen: dict[str, list[str]] = {}
     seen: Counter[str] = Counter()
     random = Random(seed)

@@ -1,7 +1,8 @@
-"""The command `hf-echo`: read arguments, call the package, print. An error is one line with exit code 2.
+"""The command `hf-echo`: read arguments, call the package, print. An error is one line with exit
+code 2.
 
-Every command is declared as a `Step`: those of recipes in `hf_echo.steps`, the others here, one file per subject. A
-command imports what it needs when it runs, so that `--help` is fast.
+Every command is declared as a `Step`: those of recipes in `hf_echo.steps`, the others here, one
+file per subject. A command imports what it needs when it runs, so that `--help` is fast.
 """
 
 from __future__ import annotations
@@ -90,7 +91,8 @@ for _name, _group in _groups.items():
 
 @contextmanager
 def _ended_by_sigterm() -> Iterator[None]:
-    """SIGTERM ends a command as Ctrl-C does, so that unfinished files are removed; exit code 143."""
+    """SIGTERM ends a command as Ctrl-C does, so that unfinished files are removed;
+    exit code 143."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -110,7 +112,8 @@ def _ended_by_sigterm() -> Iterator[None]:
 
 
 def main() -> None:
-    """Run the command line. An error is one line; the exit code is 2 for wrong input and 1 for a possible bug."""
+    """Run the command line. An error is one line;
+    the exit code is 2 for wrong input and 1 for a possible bug."""
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
     # which step begins or is done; of libraries, warnings only
     logging.getLogger("hf_echo").setLevel(logging.INFO)

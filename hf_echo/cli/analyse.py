@@ -23,7 +23,8 @@ def split() -> Any:
     "evaluate geometry", example="hf-echo evaluate geometry --data nway.jsonl --json geometry.json"
 )
 class Geometry(OpensModel):
-    """Measure spread, rank, isotropy, invariance, Calinski-Harabasz and RSIM on the sentences that all languages have.
+    """Measure spread, rank, isotropy, invariance, Calinski-Harabasz and RSIM on the sentences that
+    all languages have.
 
     Only the file of --json contains the singular values."""
 
@@ -165,7 +166,8 @@ class Alignment(OpensModel):
 
 @dataclass(kw_only=True)
 class Probe(OpensModel):
-    """A linear probe on the token states of a frozen encoder, on two files of rows or on a public set."""
+    """A linear probe on the token states of a frozen encoder,
+    on two files of rows or on a public set."""
 
     reports = True
 
@@ -237,10 +239,11 @@ class Tagging(Probe):
     example="hf-echo evaluate wic --model M --set xlwic --path XL-WIC --lang deu_Latn",
 )
 class WordInContext(Probe):
-    """Measure word-in-context accuracy by language: a linear probe and a cosine threshold on a frozen encoder.
+    """Measure word-in-context accuracy by language: a linear probe and a cosine threshold on a
+    frozen encoder.
 
-    Rows have sentence1, start1, end1, sentence2, start2, end2 (in characters), label (same meaning or not) and lang.
-    Public sets: wic, xlwic."""
+    Rows have sentence1, start1, end1, sentence2, start2, end2 (in characters), label
+    (same meaning or not) and lang. Public sets: wic, xlwic."""
 
     def run(self) -> dict[str, Any]:
         from ..evaluation.tokens.wic import COLUMNS, evaluate_wic

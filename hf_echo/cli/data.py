@@ -1,4 +1,5 @@
-"""hf-echo data: filter, sample, count and publish parallel data; rows made with an encoder or a language model."""
+"""hf-echo data: filter, sample, count and publish parallel data;
+rows made with an encoder or a language model."""
 
 from __future__ import annotations
 
@@ -36,9 +37,10 @@ class Prepare(PrepareData):
 
     Then `train_data: OUT` in a recipe of a text stage. A second call makes only what is missing.
 
-    Of a recipe it takes the data, the tokenizer, the longest text and the choice of rows (source_languages, hard
-    negatives by rule, the rows of an extension or a distillation), and the embeddings of a guide or teacher are
-    computed and stored beside the shards. The run of the recipe with `train_data=OUT` is then that of the data.
+    Of a recipe it takes the data, the tokenizer, the longest text and the choice of rows
+    (source_languages, hard negatives by rule, the rows of an extension or a distillation), and the
+    embeddings of a guide or teacher are computed and stored beside the shards. The run of the
+    recipe with `train_data=OUT` is then that of the data.
     """
 
     data: str = setting(
@@ -89,7 +91,8 @@ class Prepare(PrepareData):
     example="hf-echo data sample pairs.parquet --out s --method temperature --exponent 0.6",
 )
 class Sample(Step):
-    """Sample rows in exact proportions by language; rows of languages with too few are repeated evenly."""
+    """Sample rows in exact proportions by language;
+    rows of languages with too few are repeated evenly."""
 
     opens_models = False
 
@@ -123,7 +126,8 @@ class Sample(Step):
     "data calibrate", example="hf-echo data calibrate dev.parquet --direction x_eng --out dev.json"
 )
 class Calibrate(OpensModel):
-    """Compute mean and standard deviation of the scores of clean pairs, of all splits, by direction (OS 3.5)."""
+    """Compute mean and standard deviation of the scores of clean pairs, of all splits,
+    by direction (OS 3.5)."""
 
     paths: list[str] = paths("clean parallel or n-way data: files, folders or Hub datasets")
     model: str = model("Echo checkpoint or release")
@@ -293,7 +297,8 @@ class Segment(Step):
     example="hf-echo data negatives pairs.tsv out.jsonl --model M --endpoint http://localhost:8000/v1",
 )
 class WriteNegatives(Step):
-    """Generate xsim++ hard negatives of English targets with a language model (OS A.4, Figure 15)."""
+    """Generate xsim++ hard negatives of English targets with a language model
+    (OS A.4, Figure 15)."""
 
     reports = True
     opens_models = False

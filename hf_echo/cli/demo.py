@@ -1,4 +1,5 @@
-"""`make demo`: train stages 1 to 3 at nano size on the built-in corpus, then use the result in three ways."""
+"""`make demo`: train stages 1 to 3 at nano size on the built-in corpus,
+then use the result in three ways."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ HELD_OUT = 300  # meanings of the test split: used neither for training nor for 
 
 
 def run_demo(out: Path, *, fresh: bool = False) -> dict:
-    """Train, measure on held-out meanings, release and show examples. Writes results.json; returns its content."""
+    """Train, measure on held-out meanings, release and show examples. Writes results.json;
+    returns its content."""
     console = Console()
     rows = []
     previous = None
@@ -106,7 +108,8 @@ def as_table(rows: list[dict]) -> Table:
 
 
 def show(console: Console, release: Path) -> None:
-    """Use the release on held-out sentences: AutoModel, SentenceTransformer and pipeline("sonar-translation")."""
+    """Use the release on held-out sentences: AutoModel, SentenceTransformer and
+    pipeline("sonar-translation")."""
     import torch
     from sentence_transformers import SentenceTransformer
     from transformers import AutoModel, AutoTokenizer, pipeline

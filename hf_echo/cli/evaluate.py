@@ -86,7 +86,8 @@ def check_neighbours(k: int, margin: str) -> None:
 
 @dataclass(kw_only=True)
 class Search(LinesOrTable):
-    """A command that searches translations, with or without hard negatives of the target's sentences."""
+    """A command that searches translations, with or without hard negatives of the target's
+    sentences."""
 
     model: str = model("Echo checkpoint or any SentenceTransformer")
     margin: Margin = margin()
@@ -210,7 +211,8 @@ class Xsim(Search):
 class Xsimpp(Search):
     """Measure xsim++: xsim with hard negatives of every target sentence among the candidates.
 
-    The negatives are those of the published FLORES set (--negatives), or made by rule; the report says which."""
+    The negatives are those of the published FLORES set (--negatives), or made by rule; the report
+    says which."""
 
     negatives: Path | None = setting(
         "LANG_errtype.SPLIT.json of the published xsim++ set; default: rule negatives (English targets)",
@@ -229,10 +231,12 @@ class Xsimpp(Search):
 
 @step("evaluate bitext", example="hf-echo evaluate bitext M --data corpora/test --lang fra_Latn")
 class Bitext(OpensModel):
-    """Measure xsim into English on public test sets, for any model, in one table: Tatoeba, NTREX, FLORES.
+    """Measure xsim into English on public test sets, for any model, in one table: Tatoeba, NTREX,
+    FLORES.
 
-    They are downloaded after a question. `hf-echo data download corpora` writes more sets to corpora/test, for --data.
-    --leave-out keeps the figures honest for a model that saw some of their sentences."""
+    They are downloaded after a question. `hf-echo data download corpora` writes more sets to
+    corpora/test, for --data. --leave-out keeps the figures honest for a model that saw some of
+    their sentences."""
 
     reports = True
 
@@ -318,7 +322,8 @@ class Bitext(OpensModel):
 
 @step("evaluate noise", example="hf-echo evaluate noise --data nway.jsonl --limit 100")
 class Noise(OpensModel):
-    """Measure xsim of texts as people have them: capitals, lower case, other white space, invisible characters.
+    """Measure xsim of texts as people have them: capitals, lower case, other white space, invisible
+    characters.
 
     The side of the target language stays clean."""
 

@@ -1,4 +1,5 @@
-"""Commands from declarations: the fields of a `Step` become arguments and options, its docstring the help."""
+"""Commands from declarations: the fields of a `Step` become arguments and options,
+its docstring the help."""
 
 from __future__ import annotations
 
@@ -83,7 +84,8 @@ def _has_own_rule(kind: type[Step]) -> bool:
 
 
 def run_command(settings: Step, report_file: Path | None = None, *, replace: bool = False) -> None:
-    """Carry out a step and print its report; not again where an equal run has made its outputs already.
+    """Carry out a step and print its report; not again where an equal run has made its outputs
+    already.
 
     Raises ValueError where an output is there that was made in another way, unless `replace`.
     """
@@ -115,7 +117,8 @@ def run_command(settings: Step, report_file: Path | None = None, *, replace: boo
 
 
 def _earlier_result(settings: Step, report_file: Path | None) -> dict[str, Any] | None:
-    """The report of an equal run, under "report"; None where no output is there. Raises as `run_command`."""
+    """The report of an equal run, under "report"; None where no output is there.
+    Raises as `run_command`."""
     if not isinstance(settings, Operation):
         return earlier_run(settings, report_file)
     is_made = False
@@ -138,7 +141,8 @@ def _earlier_result(settings: Step, report_file: Path | None) -> dict[str, Any] 
 
 
 def _show(settings: Step, report: dict[str, Any] | None, file: Path | None = None) -> None:
-    """Print the report of a step, unless standard output is the result's; write it to a file if one is given."""
+    """Print the report of a step, unless standard output is the result's;
+    write it to a file if one is given."""
     if report is None:
         return
     is_on_screen = str(getattr(settings, "out", "")) == "-" and not getattr(
@@ -151,7 +155,8 @@ def _show(settings: Step, report: dict[str, Any] | None, file: Path | None = Non
 def print_report(
     report: dict[str, Any], file: Path | None = None, *, screen: list[str] | None = None
 ) -> None:
-    """Print a report as JSON, or those entries that fit a screen, and write it to a file too if one is given."""
+    """Print a report as JSON, or those entries that fit a screen,
+    and write it to a file too if one is given."""
     if screen != []:  # standard output is the result's
         typer.echo(_as_json(report if screen is None else {name: report[name] for name in screen}))
     if file is not None:  # second: the result is on the screen where the file cannot be written

@@ -1,4 +1,5 @@
-"""hf-echo push, space and the languages of a modular encoder: what concerns the Hub and its pages."""
+"""hf-echo push, space and the languages of a modular encoder:
+what concerns the Hub and its pages."""
 
 from __future__ import annotations
 
@@ -22,8 +23,8 @@ def license() -> Any:
 class Push(Step):
     """Push a folder to the Hub as one version: one commit, one tag, checksums compared.
 
-    Run the same command again after an interruption: it completes the push. A version that is on the Hub with the same
-    content is left as it is; with other content it is refused.
+    Run the same command again after an interruption: it completes the push. A version that is on
+    the Hub with the same content is left as it is; with other content it is refused.
     """
 
     folder: Path = setting(
@@ -87,9 +88,9 @@ class Push(Step):
 class Space(OpensModel):
     """Open a page in the browser to search, translate, align words, draw a map and find speech.
 
-    It runs on this machine, on the CPU unless --device says otherwise, without network. `hf-echo push` sends the same
-    page to the Hub as a Space. With --static it writes a page that needs no server: the model runs in the visitor's
-    browser, and the page searches and draws the map.
+    It runs on this machine, on the CPU unless --device says otherwise, without network. `hf-echo
+    push` sends the same page to the Hub as a Space. With --static it writes a page that needs no
+    server: the model runs in the visitor's browser, and the page searches and draws the map.
     """
 
     model: str = model("Echo checkpoint or release with a decoder")
@@ -132,9 +133,11 @@ class Space(OpensModel):
     "metrics", example="hf-echo metrics outputs/metrics", calls="hub.metric_folders.write_metrics"
 )
 class Metrics(Step):
-    """Write xsim, xsim++, ratio margin and cross-lingual transfer as metrics of the evaluate library.
+    """Write xsim, xsim++, ratio margin and cross-lingual transfer as metrics of the evaluate
+    library.
 
-    Each folder opens with evaluate.load("OUT/xsim"), and `hf-echo push OUT/xsim` sends it to the Hub as a Space.
+    Each folder opens with evaluate.load("OUT/xsim"), and `hf-echo push OUT/xsim` sends it to the
+    Hub as a Space.
     """
 
     opens_models = False
@@ -147,7 +150,8 @@ class Metrics(Step):
 
 @step("modular card", example="hf-echo modular card -m outputs/modular --license mit")
 class ModularCard(Step):
-    """Write README.md of a modular encoder: its languages, parts and data. It replaces the existing one."""
+    """Write README.md of a modular encoder: its languages, parts and data.
+    It replaces the existing one."""
 
     then = "{model}/README.md: push it with hf-echo push"
 

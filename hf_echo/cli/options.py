@@ -1,4 +1,5 @@
-"""Options that several commands have, and the model of the package for commands without `--model`."""
+"""Options that several commands have, and the model of the package for commands without
+`--model`."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ def device() -> Any:
 
 @dataclass(kw_only=True)
 class OpensModel(Step):
-    """A command with the field `model`: without it, the model of the package, which a line on stderr says.
+    """A command with the field `model`: without it, the model of the package, which a line on
+    stderr says.
 
     `--device` is that of every model that the command opens.
     """
@@ -46,7 +48,8 @@ class OpensModel(Step):
 
 
 def named_model(name: str, default: str = DEFAULT_MODEL) -> str:
-    """`packaged_model` of the name. An empty name means the default model; a line on stderr reports it."""
+    """`packaged_model` of the name. An empty name means the default model;
+    a line on stderr reports it."""
     if not name and default == SPEECH and not packaged_speech():
         raise ValueError(
             f"the package has no {SPEECH}: hf-echo train {SPEECH} makes one; name its folder by --model"

@@ -162,7 +162,8 @@ class Mine(OpensModel):
     example="hf-echo score pairs.tsv.gz --source-lang fr --target-lang en --threshold 0.7 > kept.tsv",
 )
 class Score(OpensModel):
-    """Score sentence pairs, one line for each in order, or keep those above a threshold. A stopped run resumes."""
+    """Score sentence pairs, one line for each in order, or keep those above a threshold.
+    A stopped run resumes."""
 
     reports = True
 
@@ -253,9 +254,11 @@ class Score(OpensModel):
     example="hf-echo inspect pairs.tsv.gz --source-lang fra_Latn --target-lang eng_Latn --out pairs.html",
 )
 class Inspect(Step):
-    """Write a page that shows what filters keep and drop: counts, histograms, the worst and the borderline pairs.
+    """Write a page that shows what filters keep and drop: counts, histograms, the worst and the
+    borderline pairs.
 
-    The page is one file without scripts. It also shows the line of a data recipe that drops these pairs.
+    The page is one file without scripts. It also shows the line of a data recipe that drops these
+    pairs.
     """
 
     reports = True
@@ -304,7 +307,8 @@ class Inspect(Step):
 
 
 class OfDocuments(OpensModel):
-    """A command on the documents of two languages, which the function that it `calls` reads and writes."""
+    """A command on the documents of two languages, which the function that it `calls` reads and
+    writes."""
 
     executor: Executor
     resume: bool
@@ -330,10 +334,11 @@ class OfDocuments(OpensModel):
     example="hf-echo match fr/ en/ matched --source-lang fra_Latn --target-lang eng_Latn --raw",
 )
 class Match(OfDocuments):
-    """Find which documents of two folders, or of two crawls, translate each other, whatever their names.
+    """Find which documents of two folders, or of two crawls, translate each other, whatever their
+    names.
 
-    OUT gets the pairs as documents of equal names in OUT/source and OUT/target, which `hf-echo align OUT/source
-    OUT/target` takes, and OUT/pairs.tsv. A stopped run resumes.
+    OUT gets the pairs as documents of equal names in OUT/source and OUT/target, which `hf-echo
+    align OUT/source OUT/target` takes, and OUT/pairs.tsv. A stopped run resumes.
     """
 
     reports = True
@@ -381,7 +386,8 @@ class Match(OfDocuments):
     example="hf-echo align fr/ en/ pairs.tmx --source-lang fra_Latn --target-lang eng_Latn --raw",
 )
 class Align(OfDocuments):
-    """Align the sentences of two documents, or of two folders of documents with equal names, many to many, in order.
+    """Align the sentences of two documents, or of two folders of documents with equal names, many
+    to many, in order.
 
     A stopped run resumes.
     """

@@ -1,4 +1,5 @@
-"""hf-echo data sources, download, leaks: public parallel text, and test sentences in training text."""
+"""hf-echo data sources, download, leaks: public parallel text,
+and test sentences in training text."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ def _license() -> License | None:
 
 @step("data sources", example="hf-echo data sources --languages swh_Latn --license research")
 class ListSources(Step):
-    """List the public sources: rows, megabytes, languages, licence, and the version of their origin."""
+    """List the public sources: rows, megabytes, languages, licence,
+    and the version of their origin."""
 
     opens_models = False
 
@@ -51,8 +53,8 @@ class ListSources(Step):
     example="hf-echo data download corpora --sources ntrex,flores_sib --languages fra_Latn,swh_Latn",
 )
 class Download(Step):
-    """Download public parallel text as tables that `collect_data` reads; test splits go to OUT/test. A stopped
-    download continues, and a second call does nothing."""
+    """Download public parallel text as tables that `collect_data` reads; test splits go to
+    OUT/test. A stopped download continues, and a second call does nothing."""
 
     continues = True
     opens_models = False
@@ -98,7 +100,8 @@ class Download(Step):
 
 @step("data leaks", example="hf-echo data leaks outputs/mine/data/train.parquet corpora/test")
 class Leaks(Step):
-    """Count test sentences that stand in training text, in any language, by letters and digits only."""
+    """Count test sentences that stand in training text, in any language,
+    by letters and digits only."""
 
     reports = True
     opens_models = False

@@ -19,7 +19,8 @@ RATE = 16_000
 
 
 def sample_sentences() -> dict[str, list[str]]:
-    """Language -> 20 sentences, written for this package; those of one number translate each other."""
+    """Language -> 20 sentences, written for this package;
+    those of one number translate each other."""
     with Path(__file__).with_name("samples.tsv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file, delimiter="\t"))
     return {lang: [row[lang] for row in rows] for lang in LANGUAGES}
@@ -28,10 +29,10 @@ def sample_sentences() -> dict[str, list[str]]:
 def write_samples(folder: str | Path) -> list[Path]:
     """Write the sample files into a folder, and return them; a file that is there is refused.
 
-    in.txt, a.txt and fr.txt are French lines. b.txt is the English of a.txt, line by line; en.txt is English in
-    another order with strangers. fr/ and en/ hold a document each. corpus.tsv, pairs.parquet and pairs.tsv.gz (French
-    alone, without languages) hold pairs, dev.parquet and nway.jsonl tables of id, lang and text. hello.wav is a second
-    of sound.
+    in.txt, a.txt and fr.txt are French lines. b.txt is the English of a.txt, line by line; en.txt
+    is English in another order with strangers. fr/ and en/ hold a document each. corpus.tsv,
+    pairs.parquet and pairs.tsv.gz (French alone, without languages) hold pairs, dev.parquet and
+    nway.jsonl tables of id, lang and text. hello.wav is a second of sound.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq

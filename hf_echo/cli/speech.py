@@ -16,7 +16,8 @@ LISTS = (".tsv", ".txt", ".csv")
 
 
 def audio_files(source: Path) -> list[str]:
-    """The audio files of a TSV (first column; a header `audio` or `path` is left out), or the audio file itself."""
+    """The audio files of a TSV (first column;
+    a header `audio` or `path` is left out), or the audio file itself."""
     # One recording.
     if str(source) != "-" and source.suffix.lower() not in LISTS:
         if not source.is_file():
@@ -52,7 +53,8 @@ def encode_audio(
     fresh: bool = False,
     **options: Any,
 ) -> tuple[list[str], Any]:
-    """(files, their embeddings), also written to `out`; a stopped run continues there. Options of `encode_speech`."""
+    """(files, their embeddings), also written to `out`; a stopped run continues there.
+    Options of `encode_speech`."""
     from ..inference.encode_file import write_embeddings
     from ..inference.encode_speech import encode_speech, load_speech_encoder
 
@@ -86,7 +88,8 @@ def write_paths(source: Path, out: Path) -> Path:
 
 
 def audio_encoder(model: str) -> Callable[..., Any]:
-    """(paths, lang) -> embeddings. What is not a file (mining's sentence that identifies a model) is a fixed sound."""
+    """(paths, lang) -> embeddings. What is not a file (mining's sentence that identifies a model)
+    is a fixed sound."""
     import numpy as np
 
     from ..inference.encode_speech import encode_speech, load_speech_encoder

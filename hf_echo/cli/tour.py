@@ -1,4 +1,5 @@
-"""`hf-echo tour`: search and translate in ten languages with echo-nano, without training or network."""
+"""`hf-echo tour`: search and translate in ten languages with echo-nano,
+without training or network."""
 
 from __future__ import annotations
 
@@ -11,8 +12,8 @@ from rich.table import Table
 from .. import pretrained
 from ..languages import ENGLISH
 
-# Sentences of Tatoeba (CC BY 2.0 FR) that echo-nano was not trained on: of each language the first two by a fixed
-# order (the SHA-256 of their ids); none was chosen for its result.
+# Sentences of Tatoeba (CC BY 2.0 FR) that echo-nano was not trained on: of each language the first
+# two by a fixed order (the SHA-256 of their ids); none was chosen for its result.
 SENTENCES = Path(__file__).with_name("tour_sentences.tsv")
 
 
@@ -23,7 +24,8 @@ def tour_sentences() -> list[dict[str, str]]:
 
 
 def run_tour(console: Console | None = None, name: str = "echo-nano") -> list[dict[str, str]]:
-    """Find the English of each sentence among all of them, and translate it; returns the rows with nearest, written."""
+    """Find the English of each sentence among all of them, and translate it;
+    returns the rows with nearest, written."""
     from ..inference import encode, load_translator, translate
     from ..search import nearest_neighbours
 

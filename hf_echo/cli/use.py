@@ -1,4 +1,5 @@
-"""hf-echo train, demo, tour, samples, encode, serve, translate, report: train models and use them."""
+"""hf-echo train, demo, tour, samples, encode, serve, translate, report:
+train models and use them."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ from .options import (
 
 @step("demo", example="hf-echo demo --out outputs/demo")
 class Demo(Step):
-    """Train stages 1 to 3 at nano size on the built-in corpus, then embed, search and translate with the result."""
+    """Train stages 1 to 3 at nano size on the built-in corpus, then embed,
+    search and translate with the result."""
 
     continues = True
 
@@ -53,7 +55,8 @@ class Demo(Step):
 
 @step("train", example="hf-echo train nano/2_contrastive max_steps=100 learning_rate=1e-3")
 class Train(Step):
-    """Carry out a recipe, or the recipes of a folder in order: training stages and operations on checkpoints.
+    """Carry out a recipe, or the recipes of a folder in order: training stages and operations on
+    checkpoints.
 
     A run that was stopped continues, and a finished step is not done again.
     """
@@ -109,7 +112,8 @@ class Train(Step):
 
 @step("tour", example="hf-echo tour")
 class Tour(Step):
-    """Find and translate 20 held-out sentences of ten languages with echo-nano, which is included in the package."""
+    """Find and translate 20 held-out sentences of ten languages with echo-nano,
+    which is included in the package."""
 
     def run(self) -> None:
         from .tour import run_tour
@@ -119,7 +123,8 @@ class Tour(Step):
 
 @step("samples", example="hf-echo samples .")
 class Samples(Step):
-    """Write small files to try the commands on, under the names that README, the pages and --help print."""
+    """Write small files to try the commands on, under the names that README,
+    the pages and --help print."""
 
     continues = True
     opens_models = False
@@ -146,7 +151,8 @@ def check_reads_text(model: str) -> None:
 
 @step("encode", example="hf-echo encode --lang fra_Latn in.txt out.npy")
 class Encode(OpensModel):
-    """Encode texts, or audio, as sentence embeddings; row i belongs to line i. A stopped run resumes."""
+    """Encode texts, or audio, as sentence embeddings; row i belongs to line i.
+    A stopped run resumes."""
 
     source: Path = setting(TEXTS, argument=True, reads=DATA)
     out: Path = setting(
@@ -206,10 +212,11 @@ class Encode(OpensModel):
 
 @step("serve", calls="inference.serve.serve", example="hf-echo serve echo-nano --port 8080")
 class Serve(Step):
-    """Serve embeddings over HTTP: OpenAI's /v1/embeddings and /v1/models, TEI's /embed and /info, /health, /metrics.
+    """Serve embeddings over HTTP: OpenAI's /v1/embeddings and /v1/models, TEI's /embed and /info,
+    /health, /metrics.
 
-    Where the environment has HF_ECHO_API_KEY, requests need it as bearer token. SIGTERM lets accepted requests finish;
-    then the exit code is 0.
+    Where the environment has HF_ECHO_API_KEY, requests need it as bearer token. SIGTERM lets
+    accepted requests finish; then the exit code is 0.
     """
 
     models: list[str] = setting(
@@ -326,7 +333,8 @@ class Translate(OpensModel):
 
 @step("report", example="hf-echo report outputs/my-model minilm tfidf --data dev/ --out report/")
 class Report(Step):
-    """Compare models on a folder of data; write HTML and JSON. A second run reuses the cached embeddings."""
+    """Compare models on a folder of data; write HTML and JSON.
+    A second run reuses the cached embeddings."""
 
     models: list[str] = setting(
         f"encoders: folder, Hub name, or the baselines minilm and tfidf; default: {DEFAULT_MODEL}",

@@ -1,8 +1,10 @@
-"""Batch sampler with a token budget (OS 5): rows of similar length share a batch, so that padding costs little.
+"""Batch sampler with a token budget (OS 5): rows of similar length share a batch, so that padding
+costs little.
 
-The lengths alone decide which rows share a bucket and how many batches a bucket gives; an epoch only redistributes the
-rows. Every epoch therefore has the same number of batches, which the Trainer needs for resuming. An epoch's batches are
-a function of (seed, epoch), so every rank and every restart gets the same ones.
+The lengths alone decide which rows share a bucket and how many batches a bucket gives; an epoch
+only redistributes the rows. Every epoch therefore has the same number of batches, which the Trainer
+needs for resuming. An epoch's batches are a function of (seed, epoch), so every rank and every
+restart gets the same ones.
 """
 
 from __future__ import annotations
@@ -22,22 +24,23 @@ FEW = 4  # a bucket of fewer batches is merged with the next if that costs littl
 class TokenBudgetBatchSampler(Sampler[list[int]]):
     """Batches of row numbers for this rank; over all ranks, every row occurs once per epoch.
 
-    A global batch is split almost evenly over the ranks, at least one row each. On each rank the padded tokens stay
-    within ``max_tokens``: rows times the longest length rounded up, summed over the sides. Two exceptions: a row
-    longer than the budget is a batch by itself (one warning gives their number), and if the number of rows longer
-    than half the budget is not a multiple of the ranks, some ranks exceed the budget by one row, because no rank may
-    be empty.
+    A global batch is split almost evenly over the ranks, at least one row each. On each rank the
+    padded tokens stay within ``max_tokens``: rows times the longest length rounded up, summed over
+    the sides. Two exceptions: a row longer than the budget is a batch by itself (one warning gives
+    their number), and if the number of rows longer than half the budget is not a multiple of the
+    ranks, some ranks exceed the budget by one row, because no rank may be empty.
 
     Args:
-        lengths: tokens of each row, (rows,) or (rows, sides); each side is padded separately, and a row counts with
-            all sides.
+        lengths: tokens of each row, (rows,) or (rows, sides); each side is padded separately, and a
+            row counts with all sides.
         max_tokens: padded tokens of a batch on one rank.
         max_rows: rows of a batch on one rank; None for no limit.
-        seed, shuffle: without shuffle, batches are ordered from short to long, the same in every epoch.
+        seed, shuffle: without shuffle, batches are ordered from short to long, the same in every
+            epoch.
         bucket_multiple: lengths are rounded up to a multiple of this (as the collator pads).
         rank, world_size: the part of each global batch to return.
-        groups: (rows,) integers; rows of a group, such as a language, are placed next to each other. Within a bucket
-            the groups come in random order.
+        groups: (rows,) integers; rows of a group, such as a language, are placed next to each
+            other. Within a bucket the groups come in random order.
 
     Raises:
         ValueError: fewer rows than ranks.
@@ -90,7 +93,8 @@ class TokenBudgetBatchSampler(Sampler[list[int]]):
         places = self.groups
         if places is not None and self.shuffle:  # this epoch's order of groups
             places = rng.permutation(places.max() + 1)[places]
-        # Each epoch distributes the rows of a bucket over its batches again; their number stays the same.
+        # Each epoch distributes the rows of a bucket over its batches again; their number stays the
+        # same.
         batches: list[np.ndarray] = []
         for rows, count in self._buckets:
             batches += np.array_split(self._deal(rows, places, rng), count)
@@ -100,7 +104,8 @@ class TokenBudgetBatchSampler(Sampler[list[int]]):
             yield self._of_this_rank(batches[number]).tolist()
 
     def _of_this_rank(self, batch: np.ndarray) -> np.ndarray:
-        """Almost equal parts; the first ranks have one row more (`np.array_split` is too slow for each batch)."""
+        """Almost equal parts; the first ranks have one row more (`np.array_split` is too slow for
+        each batch)."""
         share, larger_parts = divmod(len(batch), self.world_size)
         start = self.rank * share + min(self.rank, larger_parts)
         stop = start + share + (self.rank < larger_parts)
@@ -131,10 +136,11 @@ class _Budget(NamedTuple):
 
 
 def _plan(padded: np.ndarray, budget: _Budget) -> list[tuple[np.ndarray, int]]:
-    """Buckets (row numbers, number of global batches) from short to long; ``padded``: (rows, sides).
+    """Buckets (row numbers, number of global batches) from short to long; ``padded``:
+    (rows, sides).
 
-    No rank may be empty. From long to short, a bucket that lacks rows for its last batch takes the longest rows of the
-    next shorter bucket (all of them if too few would remain).
+    No rank may be empty. From long to short, a bucket that lacks rows for its last batch takes the
+    longest rows of the next shorter bucket (all of them if too few would remain).
     """
     ranks = budget.ranks
     left = _merged(padded, budget)
@@ -160,11 +166,12 @@ def _plan(padded: np.ndarray, budget: _Budget) -> list[tuple[np.ndarray, int]]:
 def _merged(padded: np.ndarray, budget: _Budget) -> list[tuple[np.ndarray, np.ndarray]]:
     """Buckets (row numbers, longest of each side) from short to long.
 
-    Rows of equal padded lengths form a bucket. Neighbouring buckets are merged if the saved batches are worth the
-    extra padding. A bucket of few batches counts as one batch saved, because its rows would meet the same rows in
-    every epoch.
+    Rows of equal padded lengths form a bucket. Neighbouring buckets are merged if the saved batches
+    are worth the extra padding. A bucket of few batches counts as one batch saved, because its rows
+    would meet the same rows in every epoch.
     """
-    # Rows of one shape (padded lengths of all sides) stand together. Numbers of one or two bytes are sorted fastest.
+    # Rows of one shape (padded lengths of all sides) stand together. Numbers of one or two bytes
+    # are sorted fastest.
     columns = padded.astype(np.min_scalar_type(int(padded.max()))).T
     sorted_rows = np.lexsort(columns[::-1])
     sorted_shapes = padded[sorted_rows]
@@ -173,7 +180,8 @@ def _merged(padded: np.ndarray, budget: _Budget) -> list[tuple[np.ndarray, np.nd
     shapes = sorted_shapes[starts]
     rows_of = np.split(sorted_rows, starts[1:])
 
-    # From short to long, a shape joins the bucket before it or begins a new one: (parts, rows, longest of each side).
+    # From short to long, a shape joins the bucket before it or begins a new one:
+    # (parts, rows, longest of each side).
     buckets: list[tuple[list[np.ndarray], int, np.ndarray]] = []
     for shape in _neighbours(shapes):
         parts = [rows_of[shape]]
@@ -198,7 +206,8 @@ def _merged(padded: np.ndarray, budget: _Budget) -> list[tuple[np.ndarray, np.nd
 
 
 def _neighbours(shapes: np.ndarray) -> np.ndarray:
-    """Order the shapes so that neighbours are similar: by the longest side, then alternately by the other sides.
+    """Order the shapes so that neighbours are similar: by the longest side, then alternately by the
+    other sides.
 
     Of five orders tried on lengths like those of translations, this one had the least padding.
     """

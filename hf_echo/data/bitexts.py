@@ -1,12 +1,12 @@
 """Files of translations by language: TMX, XLIFF, OPUS's XCES, Moses pairs, two files of lines.
 
-A unit holds texts under names of languages ("en-US", "EN", "eng"). `Sides` says which of them are the source and the
-target: the most exact ones first, never one text for both. Each other spelling of a language counts as it, texts that
-fit equally well are rows of their own, and what is no row is counted: units without one of the sides, texts in a
-less exact variant.
+A unit holds texts under names of languages ("en-US", "EN", "eng"). `Sides` says which of them are
+the source and the target: the most exact ones first, never one text for both. Each other spelling
+of a language counts as it, texts that fit equally well are rows of their own, and what is no row is
+counted: units without one of the sides, texts in a less exact variant.
 
-Inline codes of TMX and XLIFF (`<bpt>`, `<ph>` ... with what they hold) are no text; what `<hi>`, `<g>` and `<mrk>`
-mark is.
+Inline codes of TMX and XLIFF (`<bpt>`, `<ph>` ... with what they hold) are no text; what `<hi>`,
+`<g>` and `<mrk>` mark is.
 """
 
 from __future__ import annotations
@@ -49,11 +49,13 @@ SIDES = ("source", "target")
 
 
 class Sides:
-    """The languages of source and target in a file, chosen among the `names` that its first units have.
+    """The languages of source and target in a file, chosen among the `names` that its first units
+    have.
 
     Args:
         names: of languages, in order of appearance.
-        langs: codes (`as_code`, `tagged_code`) of source and target; None: the other language of the file.
+        langs: codes (`as_code`, `tagged_code`) of source and target; None: the other language of
+            the file.
 
     Raises:
         ValueError: no text in a language, or not clear which languages are meant.
@@ -137,7 +139,8 @@ class Sides:
 
 
 def _codes_of(names: Sequence[str], number: int) -> list[str] | None:
-    """The codes of so many languages, in order of appearance; None if the names are of more or fewer.
+    """The codes of so many languages, in order of appearance; None if the names are of more or
+    fewer.
 
     Variants ("en-US", "en-GB") count as one language, if these are not all that there is.
     """
@@ -223,7 +226,8 @@ def text_part(label: str, units: Callable[[], Units], lang: str | None, source: 
 def _most_exact(
     unit_texts: Sequence[tuple[str, str]], fits: Callable[[str], int | None]
 ) -> tuple[list[str], Counter[str]]:
-    """The texts of a unit whose language fits best, and the number of those that fit less well, by reason.
+    """The texts of a unit whose language fits best, and the number of those that fit less well, by
+    reason.
 
     Args:
         unit_texts: (language, text) of each.
@@ -244,7 +248,8 @@ def _most_exact(
 
 
 def language_names(units: Units, langs: Languages) -> list[str]:
-    """The names of languages in the first units, or in all if the given ones are not among the first."""
+    """The names of languages in the first units, or in all if the given ones are not among the
+    first."""
     names: dict[str, None] = {}
     for number, texts, _ in units:
         names |= dict.fromkeys(name for name, _ in texts)
@@ -264,7 +269,8 @@ def _has_exact(names: Iterable[str], lang: str) -> bool:
 
 
 def moses_pair(path: Path) -> tuple[list[Path], list[str]] | None:
-    """([file of the source, file of the target], their names of languages) of a Moses pair, or None."""
+    """([file of the source, file of the target], their names of languages) of a Moses pair,
+    or None."""
     name = path.name.removesuffix(path.suffix) if path.suffix.lower() in PACKED else path.name
     # PREFIX.en-fr.en names one of the two files, PREFIX.en-fr the pair.
     stem, _, code = name.rpartition(".")
@@ -306,7 +312,8 @@ def _moses_units(files: list[Path], names: Sequence[str]) -> Units:
 def pairs_of_lines(
     files: Sequence[Path], readers: Sequence[Callable[[], Iterator[tuple[int, str, str | None]]]]
 ) -> Iterator[tuple[int, tuple[str, ...], str | None]]:
-    """(number, texts, reason) of the rows of two files; BrokenFile at the end if one has more rows."""
+    """(number, texts, reason) of the rows of two files;
+    BrokenFile at the end if one has more rows."""
     counts = [0, 0]
     for pair in zip_longest(*(read() for read in readers)):
         for side, line in enumerate(pair):
@@ -439,7 +446,8 @@ def root_of(path: Path) -> str:
 
 
 def xces_units(path: Path) -> Units:
-    """OPUS's sentence alignments (`cesAlign`): links between sentences of documents, which lie in folders beside it."""
+    """OPUS's sentence alignments (`cesAlign`):
+    links between sentences of documents, which lie in folders beside it."""
     etree = _lxml()
     number = 0
     documents: list[dict[str, str]] = [{}, {}]
@@ -485,7 +493,8 @@ def _side_of_name(path: Path, side: int) -> str:
 
 
 def _document(path: Path, name: str) -> Path:
-    """The file of a document that an alignment names, packed or not; OPUS writes names from the folder of languages."""
+    """The file of a document that an alignment names, packed or not;
+    OPUS writes names from the folder of languages."""
     for folder in [path.parent, *list(path.absolute().parents)[1:4]]:
         for place in (folder / name, folder / "xml" / name, folder / "raw" / name):
             for file in (place, place.with_name(f"{place.name}.gz"), place.with_suffix("")):

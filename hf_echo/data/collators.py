@@ -1,4 +1,5 @@
-"""Collators add prompts and special tokens to `TokenizedParallel` rows and pad them. Of the translation stages:
+"""Collators add prompts and special tokens to `TokenizedParallel` rows and pad them. Of the
+translation stages:
 
     input_ids           (rows, seq): the n sources; then, if requested, n targets and all hard negatives
     decoder_input_ids   (m, target): <s> prompt <SEP> sentence, of the first m <= n rows
@@ -7,8 +8,8 @@
     source_key          (n,): equal for equal source texts, and target_key for targets: these pairs are no negatives
     index               (n,): row of the dataset (to look up guide embeddings)
 
-What is random (language drop, masks) is a function of seed, epoch and row alone: it is the same on one process and on
-several, whatever rows are beside it.
+What is random (language drop, masks) is a function of seed, epoch and row alone: it is the same on
+one process and on several, whatever rows are beside it.
 """
 
 from __future__ import annotations
@@ -35,12 +36,14 @@ class TranslationCollator:
         tokenizer: an EchoTokenizer.
         encode_targets: also encode the targets (stages 2 and 3).
         max_negatives: hard negatives per row (stage 3), 0 for none.
-        decoder_fraction: share of the rows that the decoder reads, at least one row; 0: the batch holds nothing for a
-            decoder. (In a small model, most of the time is spent on the softmax over the vocabulary.)
-        language_drop: probability that a text is encoded as "Unspecified language" (OS Table 3, p_unk).
+        decoder_fraction: share of the rows that the decoder reads, at least one row; 0: the batch
+            holds nothing for a decoder. (In a small model, most of the time is spent on the softmax
+            over the vocabulary.)
+        language_drop: probability that a text is encoded as "Unspecified language"
+            (OS Table 3, p_unk).
         language_drops: language -> probability, where it differs from `language_drop`.
-        decoder_vocab_size: the decoder's vocabulary is the ids below; other ids are ignored as labels and replaced by
-            <SEP> in its input. None: the whole vocabulary.
+        decoder_vocab_size: the decoder's vocabulary is the ids below; other ids are ignored as
+            labels and replaced by <SEP> in its input. None: the whole vocabulary.
     """
 
     tokenizer: Any  # an EchoTokenizer
@@ -87,7 +90,8 @@ class TranslationCollator:
     def encoder_inputs(
         self, texts: list[tuple], rows: list[dict], owners: list[tuple[int, int]]
     ) -> dict[str, torch.Tensor]:
-        """`input_ids` and `attention_mask` of (ids, language) pairs, some without their language; keys of the rows.
+        """`input_ids` and `attention_mask` of (ids, language) pairs, some without their language;
+        keys of the rows.
 
         `owners`: row of the dataset and number in it of each text.
         """
@@ -108,7 +112,8 @@ class TranslationCollator:
         return batch
 
     def decoder_inputs(self, rows: list[dict]) -> dict[str, torch.Tensor]:
-        """`decoder_input_ids` and `labels` of the first rows; nothing where the decoder reads none."""
+        """`decoder_input_ids` and `labels` of the first rows;
+        nothing where the decoder reads none."""
         if not self.decoder_fraction:
             return {}
         # The decoder reads the first rows; the order of rows is random anyway.
@@ -162,15 +167,16 @@ class TranslationCollator:
 
 @dataclass
 class MaskedPairCollator(TranslationCollator):
-    """Collate tokenized pairs for an encoder alone, which reads texts as they are and with masked tokens.
+    """Collate tokenized pairs for an encoder alone, which reads texts as they are and with masked
+    tokens.
 
     input_ids       (rows, seq): the n sources, then the n targets
     masked_ids      (rows, seq): 80 % of the chosen tokens are the mask token, 10 % random tokens, 10 % unchanged
     labels          (rows, seq): the original token where one was chosen, -100 elsewhere
     side            (n,): 0 or 1 at random, for a stage that masks or reads only one text of a pair
 
-    Only tokens of the text are masked, in each row at least one. `mask_probability` is the share of a text's
-    tokens that are chosen; 0: no masked_ids and labels.
+    Only tokens of the text are masked, in each row at least one. `mask_probability` is the share of
+    a text's tokens that are chosen; 0: no masked_ids and labels.
     """
 
     mask_probability: float = 0.4

@@ -1,14 +1,16 @@
-"""A training mix and held-out dev sets from a folder of parallel corpora, as `hf_echo.steps.training_data` declares it.
+"""A training mix and held-out dev sets from a folder of parallel corpora, as
+`hf_echo.steps.training_data` declares it.
 
-A table is n-way (an id, lang, text) or pairs: src_lang, src, tgt_lang, tgt, or the columns of the schema, as in the
-folder ``data`` that `hf-echo data filter` writes. Writes
+A table is n-way (an id, lang, text) or pairs: src_lang, src, tgt_lang, tgt, or the columns of the
+schema, as in the folder ``data`` that `hf-echo data filter` writes. Writes
 
     dev_NAME.parquet       n-way tables (id, lang, text), English included
     train.parquet          the mix: each row as often as its table and its language ask for, in random order
-    train_decoder.parquet  each English sentence from a few translations, some of them from themselves
+    train_decoder.parquet  each English sentence from a few translations, some of them from
+    themselves
 
-A text of a dev set, or of a test set in the folder `test` of the corpora, compared by its letters and digits, is on
-neither side of a training pair.
+A text of a dev set, or of a test set in the folder `test` of the corpora, compared by its letters
+and digits, is on neither side of a training pair.
 """
 
 from __future__ import annotations
@@ -36,8 +38,8 @@ PERCENT = "(('0x' || substr(h, 7, 2) || substr(h, 5, 2) || substr(h, 3, 2) || su
 def collect(
     corpora: Path, out: Path, languages: Sequence[str], tables: Mapping[str, Any], mix: Any
 ) -> dict[str, int]:
-    """Write the tables into the folder `out`; returns their numbers of rows. `tables` and `mix` are those of
-    `hf_echo.steps.training_data.CollectData`."""
+    """Write the tables into the folder `out`; returns their numbers of rows. `tables` and `mix` are
+    those of `hf_echo.steps.training_data.CollectData`."""
     # A missing table is said before anything is read.
     names = [name for file, table in tables.items() for name in (file, table.english) if name]
     missing = [name for name in names if not (corpora / name).exists()]
@@ -185,7 +187,8 @@ def _chance(mix: Any, *columns: str) -> str:
 
 
 def _clean_pairs(db: duckdb.DuckDBPyConnection) -> None:
-    """`clean`: pairs with text on both sides that are not equal; no sentence of the dev sets, by their letters."""
+    """`clean`: pairs with text on both sides that are not equal;
+    no sentence of the dev sets, by their letters."""
     db.execute(
         f"""CREATE TABLE clean AS SELECT source, source_lang, target, target_lang, min(provenance) AS provenance,
         max(times) AS times FROM pairs
@@ -196,7 +199,8 @@ def _clean_pairs(db: duckdb.DuckDBPyConnection) -> None:
 
 
 def _repeat_pairs(db: duckdb.DuckDBPyConnection, mix: Any) -> None:
-    """`mix`: small languages are repeated, a copy for each whole part, and one more by the chance of the rest."""
+    """`mix`: small languages are repeated, a copy for each whole part,
+    and one more by the chance of the rest."""
     db.execute(
         f"""CREATE TABLE mix AS
         WITH sums AS (SELECT source_lang, greatest(sum(times), 1e-9) AS n FROM clean GROUP BY ALL),
@@ -211,7 +215,8 @@ def _repeat_pairs(db: duckdb.DuckDBPyConnection, mix: Any) -> None:
 
 
 def _choose_decoder_pairs(db: duckdb.DuckDBPyConnection, mix: Any) -> None:
-    """`decoder`: short whole sentences of English, from a few languages each, some from themselves."""
+    """`decoder`: short whole sentences of English, from a few languages each,
+    some from themselves."""
     db.execute(
         f"""CREATE TABLE decoder AS SELECT *, 0 AS copy FROM
         (SELECT DISTINCT {COLUMNS} FROM mix WHERE target_lang = '{ENGLISH}' AND regexp_matches(target, ?)
@@ -227,7 +232,8 @@ def _choose_decoder_pairs(db: duckdb.DuckDBPyConnection, mix: Any) -> None:
 
 
 def _noisy_columns(db: duckdb.DuckDBPyConnection, mix: Any) -> str:
-    """The columns of `mix`; half of the share `noise` of the rows has noise in the source, half in the target."""
+    """The columns of `mix`; half of the share `noise` of the rows has noise in the source,
+    half in the target."""
     db.create_function(
         "noisy",
         noisy,

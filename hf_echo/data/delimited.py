@@ -1,12 +1,14 @@
 """TSV and CSV: lines into fields, with quotes or without, and back.
 
-CSV has Excel's quotes: a field in quotes may hold delimiters, line ends and quotes, which are written twice. Its
-delimiter is a comma, semicolon, tab or bar, whichever its first line has most of.
+CSV has Excel's quotes: a field in quotes may hold delimiters, line ends and quotes, which are
+written twice. Its delimiter is a comma, semicolon, tab or bar, whichever its first line has most
+of.
 
-TSV has two conventions. That of corpora: a tab always separates fields, and quotes are plain characters. Excel's (also
-that of LibreOffice and pandas): a field that holds a quote stands in quotes. A file is read by Excel's if all of its
-fields that hold a quote are written so, else by that of corpora; a line of the log says which. Of a stream the first
-block decides. What this package writes is Excel's.
+TSV has two conventions. That of corpora: a tab always separates fields, and quotes are plain
+characters. Excel's (also that of LibreOffice and pandas): a field that holds a quote stands in
+quotes. A file is read by Excel's if all of its fields that hold a quote are written so, else by
+that of corpora; a line of the log says which. Of a stream the first block decides. What this
+package writes is Excel's.
 """
 
 from __future__ import annotations
@@ -79,7 +81,8 @@ def each_line(blocks: Iterable[Lines]) -> Iterator[tuple[int, str, str | None]]:
 def quoted_records(
     blocks: Iterable[Lines], width: int, delimiter: str = "\t", strict: bool = True
 ) -> Iterator[tuple[int, list[str], str | None]]:
-    """(number of the first line, fields, reason why it is no record) of records that may stand on several lines.
+    """(number of the first line, fields, reason why it is no record) of records that may stand on
+    several lines.
 
     A quote that is not closed costs its own line: the lines after it are read again.
     """
@@ -102,7 +105,8 @@ def quoted_records(
             yield number, fields, None
             continue
 
-        # An open quote: the next lines belong to the record if the row then has the right number of fields.
+        # An open quote: the next lines belong to the record if the row then has the right number of
+        # fields.
         more_lines: list[tuple[int, str, str | None]] = []
         record = line
         while fields is None and len(more_lines) < MOST_LINES:
@@ -148,7 +152,8 @@ def _with_quotes(lines: Lines) -> Lines:
 
 
 def tsv_is_quoted(path: Path, head: Lines, width: int, stream: bool) -> bool:
-    """Which convention a TSV file, or a stream that begins with `head`, follows; a line of the log says it."""
+    """Which convention a TSV file, or a stream that begins with `head`, follows;
+    a line of the log says it."""
     # Of a stream only the first block is there: it decides.
     if stream:
         blocks: Iterable[Lines] = [head]
@@ -169,7 +174,8 @@ def tsv_is_quoted(path: Path, head: Lines, width: int, stream: bool) -> bool:
 
 
 def _until_damage(blocks: Iterable[Lines]) -> Iterator[Lines]:
-    """The blocks of a file as far as it can be read: who reads its rows says where it is damaged."""
+    """The blocks of a file as far as it can be read:
+    who reads its rows says where it is damaged."""
     with suppress(BrokenFile):
         yield from blocks
 

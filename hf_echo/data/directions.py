@@ -1,4 +1,5 @@
-"""Select and resample the training rows of the teacher-student stages (OS 4.5): single texts, or allowed directions."""
+"""Select and resample the training rows of the teacher-student stages (OS 4.5):
+single texts, or allowed directions."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ logger = logging.getLogger(__name__)
 
 
 def monolingual(dataset: Dataset, languages: Collection[str] | None = None) -> Dataset:
-    """Pair every distinct text with itself, in the given languages (default: all), for OS 4.5.1 and 4.8."""
+    """Pair every distinct text with itself, in the given languages (default:
+    all), for OS 4.5.1 and 4.8."""
     # A dictionary keeps the order in which texts come.
     seen: dict[tuple[str, str], None] = {}
     for side in ("source", "target"):
@@ -43,11 +45,12 @@ def extension_pairs(
 ) -> Dataset:
     """Keep the translation directions of the omnilingual extension (OS 4.5.2).
 
-    A row stays if its target is a base language (one of the teacher's), the teacher's error rate `xsimpp` for the
-    target language is not higher than for the source language, and the source is not English. A language without a
-    rate has an infinite one, English, to which the rates are measured, 0.
-    English is a source only of itself: `english_rows` English targets (default: as many rows as the largest other
-    source language has) are added as pairs with themselves.
+    A row stays if its target is a base language (one of the teacher's), the teacher's error rate
+    `xsimpp` for the target language is not higher than for the source language, and the source is
+    not English. A language without a rate has an infinite one, English, to which the rates are
+    measured, 0.
+    English is a source only of itself: `english_rows` English targets (default: as many rows as the
+    largest other source language has) are added as pairs with themselves.
     """
     # English, into which the rates are measured, is better than every language.
     errors = {ENGLISH: 0.0, **xsimpp} if xsimpp else {}
@@ -92,10 +95,11 @@ def _english_texts(dataset: Dataset, count: int, seed: int) -> list[str]:
 
 
 def resample(dataset: Dataset, exponent: float, *, seed: int = 0) -> Dataset:
-    """Resample rows so that source languages have the proportions ``(n / N) ** exponent`` (OS 3.5: 0.6).
+    """Resample rows so that source languages have the proportions ``(n / N) ** exponent`` (OS 3.5:
+    0.6).
 
-    The result has as many rows as the dataset. A language that gets more rows than it has is first repeated
-    as a whole; the rest is drawn without replacement.
+    The result has as many rows as the dataset. A language that gets more rows than it has is first
+    repeated as a whole; the rest is drawn without replacement.
     """
     langs = np.array(dataset["source_lang"])
     names, of_row = np.unique(langs, return_inverse=True)

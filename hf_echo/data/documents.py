@@ -1,6 +1,8 @@
-"""Documents: one row per document, `sentences` and `lang`, and for fine-tuning a task with its answer.
+"""Documents: one row per document, `sentences` and `lang`, and for fine-tuning a task with its
+answer.
 
-Files are JSONL or Parquet. A column `text` instead of `sentences` is cut by rules (`hf_echo.data.segmentation`).
+Files are JSONL or Parquet. A column `text` instead of `sentences` is cut by rules
+(`hf_echo.data.segmentation`).
 """
 
 from __future__ import annotations
@@ -34,13 +36,14 @@ def document_features() -> Features:
 def load_documents(path: str | os.PathLike) -> Dataset:
     """Read documents from a JSONL or Parquet file, or a folder of them.
 
-    Columns: `sentences` (a list of texts) or `text`, which rules cut; `lang`, an NLLB code; for fine-tuning also `task`
-    (what is to be done, in words), `question`, `choices` (a list) and `answer` (a text; with choices, one of them).
+    Columns: `sentences` (a list of texts) or `text`, which rules cut; `lang`, an NLLB code; for
+    fine-tuning also `task` (what is to be done, in words), `question`, `choices` (a list) and
+    `answer` (a text; with choices, one of them).
 
     Raises:
         FileNotFoundError: the path does not exist.
-        ValueError: documents without sentences, with too many, without a known language, or with an answer that is
-            not among its choices; the message names file and row.
+        ValueError: documents without sentences, with too many, without a known language, or with an
+            answer that is not among its choices; the message names file and row.
     """
     plans = [_plan(open_file(file)) for file in list_files(Path(path), None)]
     bad = BadRows("error", "correct the documents or leave them out")
@@ -126,7 +129,8 @@ def _shown(value: Any) -> str:
 
 
 def flat_sentences(documents: Dataset, last: tuple[str, str] | None = None) -> Dataset:
-    """All sentences, and `last` (text, lang), one after the other, with the columns `source` and `source_lang`."""
+    """All sentences, and `last` (text, lang), one after the other,
+    with the columns `source` and `source_lang`."""
     texts = []
     langs = []
     for sentences, lang in zip(documents["sentences"], documents["lang"], strict=True):
@@ -140,11 +144,12 @@ def flat_sentences(documents: Dataset, last: tuple[str, str] | None = None) -> D
 
 
 class TokenizedDocuments:
-    """Windows of documents as token ids: a long document is several windows of at most `max_sentences`.
+    """Windows of documents as token ids: a long document is several windows of at most
+    `max_sentences`.
 
-    A row is a dict: ``index``, ``first`` (number of its first sentence among all), ``sentences`` (ids of each),
-    ``keys`` (equal for equal texts), ``ends`` (whether the document ends with the window), ``lang``, and of fine-tuning
-    rows ``task, question, choices, answer`` as texts.
+    A row is a dict: ``index``, ``first`` (number of its first sentence among all), ``sentences``
+    (ids of each), ``keys`` (equal for equal texts), ``ends`` (whether the document ends with the
+    window), ``lang``, and of fine-tuning rows ``task, question, choices, answer`` as texts.
     """
 
     def __init__(self, documents: Dataset, tokenizer: Any, *, max_sentences: int, max_length: int):

@@ -34,8 +34,8 @@ class FloresFile(NamedTuple):
 
 
 def nllb_code(code: str) -> str:
-    """The NLLB code of a set's code. A variety without an NLLB code ("zh-classical", "cat_Latn_vale1252") keeps its own
-    code, so that it does not count as the main language."""
+    """The NLLB code of a set's code. A variety without an NLLB code ("zh-classical",
+    "cat_Latn_vale1252") keeps its own code, so that it does not count as the main language."""
     if not re.fullmatch(r"[A-Za-z]{2,3}([-_][A-Za-z]{4})?([-_][A-Z]{2})?", code):
         return code
     try:
@@ -61,7 +61,8 @@ def flores_files(folder: Path) -> list[FloresFile]:
 
 
 def chosen_files(folder: Path, files: Sequence[FloresFile], split: str | None) -> list[FloresFile]:
-    """The files of one split. None and "train" (the default of readers) mean the only split that there is.
+    """The files of one split. None and "train" (the default of readers) mean the only split that
+    there is.
 
     Raises:
         ValueError: two splits and none is chosen: their sentences have the same numbers.
@@ -84,10 +85,12 @@ def chosen_files(folder: Path, files: Sequence[FloresFile], split: str | None) -
 
 
 def flores_blocks(files: Sequence[FloresFile]) -> Iterator[tuple[Path, dict[str, list[Any]]]]:
-    """(file, columns id, lang and text) of each language that has an NLLB code; the others are named in a warning.
+    """(file, columns id, lang and text) of each language that has an NLLB code; the others are
+    named in a warning.
 
     Raises:
-        ValueError: files with different numbers of sentences: a lost line would pair all later ones wrongly.
+        ValueError: files with different numbers of sentences: a lost line would pair all later ones
+            wrongly.
     """
     without_code = sorted({file.code for file in files if file.code.count("_") > 1})
     if without_code:

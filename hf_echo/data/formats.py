@@ -1,9 +1,10 @@
 """Open files of any known kind as blocks of raw columns with row numbers, by their names.
 
-Lines are parsed here, because the CSV and JSON builders of `datasets` stop at the first bad line: here it is reported
-with its number. `schema` interprets the columns. TSV and CSV: `delimited`. TMX, XLIFF, XCES and Moses pairs: `bitexts`.
-SRT and WebVTT: `subtitles`. A Moses pair is two files of equal numbers of lines, PREFIX.en-fr.en and PREFIX.en-fr.fr;
-its path is PREFIX.en-fr, or one of the two. A name that is of no known kind is refused.
+Lines are parsed here, because the CSV and JSON builders of `datasets` stop at the first bad line:
+here it is reported with its number. `schema` interprets the columns. TSV and CSV: `delimited`. TMX,
+XLIFF, XCES and Moses pairs: `bitexts`. SRT and WebVTT: `subtitles`. A Moses pair is two files of
+equal numbers of lines, PREFIX.en-fr.en and PREFIX.en-fr.fr; its path is PREFIX.en-fr, or one of the
+two. A name that is of no known kind is refused.
 """
 
 from __future__ import annotations
@@ -94,7 +95,8 @@ KNOWN = (
     ".json, .parquet, .arrow"
 )
 UNITS = {".tmx": tmx_units, ".xlf": xliff_units, ".xliff": xliff_units, ".xml": xces_units}
-# Names of plain files: one text a line. A language ("corpus.fr", "eng_Latn") and a number are such names, too.
+# Names of plain files: one text a line. A language ("corpus.fr", "eng_Latn") and a number are such
+# names, too.
 PLAIN = frozenset(
     """
     txt text asc md lst list line lines sent sents sentences snt seg src tgt trg ref hyp mt source target reference tok
@@ -109,7 +111,8 @@ def suffix_of(path: Path) -> str | None:
 
 
 def kind_of(path: str | Path) -> str | None:
-    """The known suffix of a file name without that of its packing: ".tsv" for "a.tsv.gz"; None for other names."""
+    """The known suffix of a file name without that of its packing: ".tsv" for "a.tsv.gz";
+    None for other names."""
     suffix = suffix_of(Path(path))
     if suffix is None:
         return None
@@ -117,7 +120,8 @@ def kind_of(path: str | Path) -> str | None:
 
 
 def is_plain_text(path: str | Path) -> bool:
-    """Whether the name is that of a file of texts, one a line: "-", no suffix, .txt, a language ("news.fr.gz") ..."""
+    """Whether the name is that of a file of texts, one a line:
+    "-", no suffix, .txt, a language ("news.fr.gz") ..."""
     name = Path(path).name
     if Path(name).suffix.lower() in PACKED:
         name = name[: -len(Path(name).suffix)]
@@ -143,9 +147,10 @@ def open_file(
 ) -> Part:
     """Open a file as a `Part`; its beginning says its columns. "-" is TSV from standard input.
 
-    ``is_header`` decides whether the first line of a TSV file names its columns. If not, the columns are called
-    ``without_header`` (None: "1", "2" ...), and the first line is a row. ``langs`` chooses the languages of a TMX file
-    or a Moses pair; the columns source_lang and target_lang hold those that are not given.
+    ``is_header`` decides whether the first line of a TSV file names its columns. If not, the
+    columns are called ``without_header`` (None: "1", "2" ...), and the first line is a row.
+    ``langs`` chooses the languages of a TMX file or a Moses pair; the columns source_lang and
+    target_lang hold those that are not given.
     """
     # The name alone says the kind; what is inside is read later.
     pair = moses_pair(path)
@@ -251,7 +256,8 @@ def _open_delimited(
 def open_texts_of(path: Path, lang: str | None = None) -> Part | None:
     """A file that holds texts otherwise than as lines, as a table; None for lines of text.
 
-    TMX, XLIFF and OPUS's XML have the column text: `lang` says which texts, where there are several languages.
+    TMX, XLIFF and OPUS's XML have the column text: `lang` says which texts, where there are several
+    languages.
     """
     kind = kind_of(path)
     if kind is None:
@@ -338,8 +344,8 @@ def _read_json(path: Path, wanted: Sequence[str]) -> Iterator[Block]:
 
 
 def _json_blocks(path: Path) -> Iterator[tuple[list[dict], list[int], list[tuple[int, str]], int]]:
-    """(objects, their numbers, bad lines, number of blank ones) of JSON lines, or of a .json file with one array, which
-    is held in memory.
+    """(objects, their numbers, bad lines, number of blank ones) of JSON lines, or of a .json file
+    with one array, which is held in memory.
     """
     for lines in text_blocks(path):
         first = next((line.lstrip() for line in lines.texts if line.strip()), "")

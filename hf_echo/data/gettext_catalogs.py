@@ -1,10 +1,11 @@
 """Read gettext catalogs (.po, .mo): pairs of a message and its translation.
 
-Fuzzy, obsolete and untranslated entries are skipped. The source language is English unless the header names another
-(``X-Source-Language``). A plural entry gives several rows (`plural_pairs`). Placeholders stay, accelerator marks are
-removed: a ``_`` (GTK) or ``&`` (Qt, Windows) before the letter that is pressed with Alt: ``_File``, ``E&xit``,
-``文件(_F)``. The same characters occur in identifiers (``LC_ALL``), placeholders (``%(file_name)s``), entities
-(``&amp;``) and names (``R&D``), so a mark is removed only if it cannot be one of these.
+Fuzzy, obsolete and untranslated entries are skipped. The source language is English unless the
+header names another (``X-Source-Language``). A plural entry gives several rows (`plural_pairs`).
+Placeholders stay, accelerator marks are removed: a ``_`` (GTK) or ``&`` (Qt, Windows) before the
+letter that is pressed with Alt: ``_File``, ``E&xit``, ``文件(_F)``. The same characters occur in
+identifiers (``LC_ALL``), placeholders (``%(file_name)s``), entities (``&amp;``) and names
+(``R&D``), so a mark is removed only if it cannot be one of these.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ def clean(source: str, target: str, *, strip_html: bool = False) -> tuple[str, s
 
 
 def strip_tags(text: str) -> str:
-    """Remove HTML tags and resolve entities. ``<filename>`` is not HTML and stays; a block tag becomes a space."""
+    """Remove HTML tags and resolve entities. ``<filename>`` is not HTML and stays;
+    a block tag becomes a space."""
     text = _TAG.sub(
         lambda m: " " if re.match(r"</?(?:br|p|div|li|td|tr|h\d|hr|ul|ol)\b", m[0], re.I) else "",
         text,
@@ -91,7 +93,8 @@ def _is_accelerator(source: str, place: int, target: str, marked: bool) -> bool:
     at_start = not source[place - 1 : place].isalnum()
     if at_start:
         return True
-    # inside a word: "E_xit", not "LC_ALL", "file_name", "R&D"; the translation has a mark at another place
+    # inside a word: "E_xit", not "LC_ALL", "file_name", "R&D"; the translation has a mark at
+    # another place
     return (
         marked
         and word[0] not in target.split()
@@ -121,7 +124,8 @@ class Catalog(NamedTuple):
 
 
 def read_catalog(label: str, data: bytes) -> Any:
-    """Parse the bytes of a .po or .mo file as a `polib` catalog; the magic number tells which, the header the charset.
+    """Parse the bytes of a .po or .mo file as a `polib` catalog; the magic number tells which, the
+    header the charset.
 
     Raises:
         ValueError: the bytes are not a catalog (with the line, if polib gives one).
@@ -157,7 +161,8 @@ def catalog_rows(
         bad.add(label, line, reason)
         left_out["catalogs that cannot be read"] += 1
         return
-    # Both languages: of the target by the place or the header, of the source by the header, else English.
+    # Both languages: of the target by the place or the header, of the source by the header, else
+    # English.
     target = language_of(catalog.path, messages.metadata)
     declared = messages.metadata.get("X-Source-Language", "")
     source = ENGLISH if declared in ("", "C", "POSIX") else language_of_locale(declared)
@@ -193,7 +198,8 @@ def _where(message: str, label: str) -> tuple[str, int, str]:
 
 
 def language_of(path: PurePosixPath, metadata: dict[str, str]) -> str | None:
-    """The NLLB code of a catalog: from the folder above LC_MESSAGES, its header, its name, then its folders."""
+    """The NLLB code of a catalog: from the folder above LC_MESSAGES, its header, its name,
+    then its folders."""
     parts = path.parts
     if len(parts) > 2 and parts[-2].upper().startswith("LC_"):
         # the standard place decides, even for an unknown language
@@ -222,7 +228,8 @@ def language_of_locale(name: str) -> str | None:
 
 
 def plural_forms(header: str) -> tuple[int, Callable[[int], int]] | None:
-    """(number of forms, function from a number to its form) of a ``Plural-Forms`` header; None if invalid."""
+    """(number of forms, function from a number to its form) of a ``Plural-Forms`` header;
+    None if invalid."""
     match = re.fullmatch(
         r"\s*nplurals\s*=\s*(\d+)\s*;\s*plural\s*=\s*([^;]+);?.*", header, re.DOTALL
     )
@@ -247,8 +254,8 @@ def plural_pairs(
 ) -> list[tuple[str, str]]:
     """Pair the English singular and plural with plural forms.
 
-    The singular is paired with the form of 1; the plural with every form of other numbers except that of 1 (Russian:
-    the forms of 2 and of 5), or with the only form (Japanese).
+    The singular is paired with the form of 1; the plural with every form of other numbers except
+    that of 1 (Russian: the forms of 2 and of 5), or with the only form (Japanese).
     """
     # Without a header, one form is that of Japanese, two are those of English.
     if forms is None:

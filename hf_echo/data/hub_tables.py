@@ -1,8 +1,9 @@
-"""Tables of the Hub as files that `collect_data` reads: one Parquet file for each configuration of a dataset.
+"""Tables of the Hub as files that `collect_data` reads: one Parquet file for each configuration of
+a dataset.
 
-Rows are streamed, so that only what is asked for is downloaded. A configuration names its languages, as those of
-sentence-transformers' parallel-sentences ("en-fr"), of opus-100 ("af-en") and of mteb's bitexts ("fra-eng") do, or one
-language, as those of FLORES+ ("fra_Latn") do.
+Rows are streamed, so that only what is asked for is downloaded. A configuration names its
+languages, as those of sentence-transformers' parallel-sentences ("en-fr"), of opus-100 ("af-en")
+and of mteb's bitexts ("fra-eng") do, or one language, as those of FLORES+ ("fra_Latn") do.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ NOT_ASKED_FOR = "a language that is not asked for"
 
 @dataclass(frozen=True)
 class _Place:
-    """A configuration of a version of a dataset, and its language beside English as a code and as it spells it."""
+    """A configuration of a version of a dataset, and its language beside English as a code and as
+    it spells it."""
 
     dataset: str
     revision: str | None
@@ -54,18 +56,20 @@ class _Place:
 def write_hub_table(
     name: str, table: Any, folder: Path, languages: Sequence[str], seed: int
 ) -> dict[str, Any]:
-    """Write the configurations of a dataset below `folder`; those that are there already are not read again.
+    """Write the configurations of a dataset below `folder`; those that are there already are not
+    read again.
 
     Args:
         name: of the folder of its files. table: a `HubTable` of `hf_echo.steps.training_data`.
         languages: codes of the languages that are read beside English; empty: all.
 
     Returns:
-        rows; configurations; left_out: {configuration: why it is not read}; bad_rows: those without a text.
+        rows; configurations; left_out: {configuration: why it is not read}; bad_rows: those without
+        a text.
 
     Raises:
-        FileNotFoundError: no such dataset or version. ValueError: no such configuration, split or column, or nothing
-            is left.
+        FileNotFoundError: no such dataset or version. ValueError: no such configuration, split or
+            column, or nothing is left.
     """
     from datasets import get_dataset_config_names
 

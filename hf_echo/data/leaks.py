@@ -1,5 +1,6 @@
-"""Test sentences in training text, compared by letters and digits only: case, spaces, marks and punctuation do not
-count. A sentence is compared with every text of the training files, in whatever language it stands there.
+"""Test sentences in training text, compared by letters and digits only: case, spaces, marks and
+punctuation do not count. A sentence is compared with every text of the training files, in whatever
+language it stands there.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from .texts import open_texts
 
 # Letters and digits in lower case, as SQL; a text without any is compared as it is.
 LETTERS = r"coalesce(nullif(regexp_replace(lower({0}), '[^\p{{L}}\p{{N}}]', '', 'g'), ''), {0})"
-# Columns of two names: `source` is a text only beside `target` (in the public corpora it names a package).
+# Columns of two names: `source` is a text only beside `target`
+# (in the public corpora it names a package).
 PAIRS = (("source", "target"), ("src", "tgt"))
 SHOWN = 5
 REPORT = "leaks.json"  # beside the tables of `collect_data`
@@ -43,12 +45,13 @@ def find_leaks(train: str | os.PathLike, test: str | os.PathLike) -> dict[str, A
     """Which test sentences stand in the training text.
 
     Args:
-        train, test: a file or a folder: tables of pairs or of texts, plain text, Moses pairs. Files of `test` that
-            lie in the folder `train` are not training text.
+        train, test: a file or a folder: tables of pairs or of texts, plain text, Moses pairs. Files
+            of `test` that lie in the folder `train` are not training text.
 
     Returns:
-        Numbers of different texts (`train_texts`, `test_texts`), of test sentences found in training (`leaks`), the
-        same for each file of training text (`files`), and the first of them (`examples`).
+        Numbers of different texts (`train_texts`, `test_texts`), of test sentences found in
+        training (`leaks`), the same for each file of training text (`files`), and the first of them
+        (`examples`).
 
     Raises:
         FileNotFoundError: no such file or folder, or none of a known type.
@@ -104,7 +107,8 @@ def find_leaks(train: str | os.PathLike, test: str | os.PathLike) -> dict[str, A
 
 
 def leaked_texts(texts: Sequence[str], train: str | os.PathLike) -> set[str]:
-    """Those of the texts that stand in a file or folder of training text, by letters and digits only.
+    """Those of the texts that stand in a file or folder of training text, by letters and digits
+    only.
 
     Raises:
         FileNotFoundError: no such file or folder, or none of a known type.
@@ -151,7 +155,8 @@ def _column(name: str) -> str:
 
 
 def _texts_of(file: Path) -> Iterator[Any]:
-    """Tables with the column `text` of a file in another format; of plain text the language does not matter."""
+    """Tables with the column `text` of a file in another format;
+    of plain text the language does not matter."""
     is_text = ".txt" in file.suffixes
     for texts in open_texts([file], lang=ENGLISH if is_text else None, split=None):
         for table in texts.tables(BadRows("skip")):
@@ -159,7 +164,8 @@ def _texts_of(file: Path) -> Iterator[Any]:
 
 
 def held_out_letters(db: duckdb.DuckDBPyConnection, files: Sequence[Path]) -> int:
-    """Make the table `held_out` of the letters of all texts in Parquet files; returns how many there are."""
+    """Make the table `held_out` of the letters of all texts in Parquet files;
+    returns how many there are."""
     db.execute("CREATE OR REPLACE TABLE held_out (letters VARCHAR)")
     for file in files:
         for name in text_columns(pq.read_schema(file).names):
@@ -177,7 +183,8 @@ def write_without(
     """Write the rows of a Parquet file that hold no text of the table `held_out`, in their order.
 
     Args:
-        key: column of the sentence of an n-way table: what is held out in one language is held out in all.
+        key: column of the sentence of an n-way table: what is held out in one language is held out
+            in all.
 
     Returns:
         The numbers of rows written and held out.

@@ -1,6 +1,8 @@
-"""Texts as people have them: capitals, lower case, and the white space and invisible characters of web pages and PDF.
+"""Texts as people have them: capitals, lower case, and the white space and invisible characters of
+web pages and PDF.
 
-The kinds measure a model (`evaluate noise`) and change rows of a training mix (`noise` of `collect_data`).
+The kinds measure a model (`evaluate noise`) and change rows of a training mix (`noise` of
+`collect_data`).
 """
 
 from __future__ import annotations
@@ -64,8 +66,9 @@ KINDS = (*CASES, *OTHERS)
 def noisy(text: str, kind: str | None = None, seed: int = 0, lang: str | None = None) -> str:
     """The text with one kind of noise, of the seed's places.
 
-    `kind` None draws one, three times in four of CASES, which a tokenizer cannot take back, and of them most often
-    capitals, whose pieces differ most. `lang` is the code of the language, for its capitals.
+    `kind` None draws one, three times in four of CASES, which a tokenizer cannot take back, and of
+    them most often capitals, whose pieces differ most. `lang` is the code of the language, for its
+    capitals.
     """
     random = Random(f"{seed}\n{kind}\n{text}")
     if kind is None:

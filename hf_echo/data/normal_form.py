@@ -1,7 +1,7 @@
 """Normal form of texts for comparison: texts that look alike are equal.
 
-NFKC, case folding, single white space; no invisible code points; one kind of apostrophe, of quotation mark and of
-hyphen.
+NFKC, case folding, single white space; no invisible code points; one kind of apostrophe, of
+quotation mark and of hyphen.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ def normal_forms(texts: Sequence[str]) -> list[str]:
 def _fold(text: str) -> str:
     if text.isascii():
         return " ".join(text.lower().replace("`", "'").split())
-    # alike signs also before: NFKC divides an acute accent into space and mark; case folding can undo the normal form
-    # (Unicode 3.13, D146)
+    # alike signs also before: NFKC divides an acute accent into space and mark; case folding can
+    # undo the normal form (Unicode 3.13, D146)
     text = INVISIBLE.sub("", text.translate(ALIKE))
     folded = unicodedata.normalize("NFKC", text).casefold()
     return " ".join(unicodedata.normalize("NFKC", folded).translate(ALIKE).split())

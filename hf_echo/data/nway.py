@@ -1,8 +1,9 @@
-"""N-way tables: one row per (id, language); rows with the same id are translations, from which pairs are formed.
+"""N-way tables: one row per (id, language); rows with the same id are translations, from which
+pairs are formed.
 
-With 200 languages a sentence has forty thousand pairs: DuckDB joins and orders the numbers of rows, on disk where they
-do not fit into memory. One pair of every id comes before the second of any, so translations are far apart: in one
-contrastive batch they would be false negatives.
+With 200 languages a sentence has forty thousand pairs: DuckDB joins and orders the numbers of rows,
+on disk where they do not fit into memory. One pair of every id comes before the second of any, so
+translations are far apart: in one contrastive batch they would be false negatives.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ PAIRS = """SELECT source, target FROM (
 
 
 def find_nway_columns(found: Sequence[str], id_column: str | None = None) -> dict[str, str] | None:
-    """``{"id": ..., "lang": "lang", "text": "text"}``, or None if these columns are not those of an n-way table."""
+    """``{"id": ..., "lang": "lang", "text": "text"}``, or None if these columns are not those of an
+    n-way table."""
     names = [id_column] if id_column else ID_ALIASES
     name = next((name for name in names if name in found), None)
     if name is None or not {"lang", "text"} <= set(found):
@@ -67,18 +69,20 @@ def load_nway(
     split: str | None = "train",
     on_bad_row: str = "error",
 ) -> Dataset:
-    """Read an n-way file or folder (TSV, JSONL, Parquet) with columns id (or verse_id, index_id), lang, text.
+    """Read an n-way file or folder (TSV, JSONL, Parquet) with columns id (or verse_id, index_id),
+    lang, text.
 
-    A second row with the same id and language is a bad row; with ``on_bad_row="skip"`` the first one stays. A folder of
-    FLORES-200 or FLORES+ is read as it is (`hf_echo.data.flores`): ``split`` is then "dev" or "devtest".
+    A second row with the same id and language is a bad row; with ``on_bad_row="skip"`` the first
+    one stays. A folder of FLORES-200 or FLORES+ is read as it is (`hf_echo.data.flores`): ``split``
+    is then "dev" or "devtest".
 
     Returns:
         Dataset with the columns ``id`` (text), ``lang``, ``text``, cached on disk.
 
     Raises:
         FileNotFoundError: the path does not exist.
-        ValueError: bad rows or missing columns (the message lists those found), or another split than train of a file
-            without the column split.
+        ValueError: bad rows or missing columns (the message lists those found), or another split
+            than train of a file without the column split.
     """
     flores = flores_files(Path(path)) if Path(path).is_dir() else []
     if flores:
@@ -104,7 +108,8 @@ def _read_flores(files: Sequence[FloresFile], on_bad_row: str) -> Dataset:
 
 
 def dev_split(path: str | os.PathLike) -> str | None:
-    """The split of a file or folder to measure a model in training on: dev, or the only one beside train.
+    """The split of a file or folder to measure a model in training on: dev, or the only one beside
+    train.
 
     None: the data have no splits, or train alone.
     """
@@ -198,13 +203,14 @@ def nway_pairs(
 ) -> Dataset:
     """Form the parallel rows of an n-way dataset (id, lang, text); ``seed`` fixes their order.
 
-    An id may have several rows in one language (two editions of a book): each is paired with other languages, not with
-    the others of its language.
+    An id may have several rows in one language (two editions of a book): each is paired with other
+    languages, not with the others of its language.
 
     Args:
-        direction: ``"x_eng"`` (every language into the pivot), ``"eng_x"`` or ``"all"`` (every ordered pair of
-            different languages: for L languages L (L - 1) rows per id).
-        languages: the X of the first two directions, or all languages of ``"all"``; default: all in the dataset.
+        direction: ``"x_eng"`` (every language into the pivot), ``"eng_x"`` or ``"all"`` (every
+            ordered pair of different languages: for L languages L (L - 1) rows per id).
+        languages: the X of the first two directions, or all languages of ``"all"``; default: all in
+            the dataset.
         max_per_id: maximum number of pairs per id, drawn at random.
         limit: maximum number of pairs in total.
 

@@ -31,7 +31,8 @@ def is_table(out: str | Path) -> bool:
 
 
 def check_text_output(out: str | Path) -> None:
-    """Raise ValueError for an output of lines whose name says that it is something else (.csv, .json, .srt ...)."""
+    """Raise ValueError for an output of lines whose name says that it is something else
+    (.csv, .json, .srt ...)."""
     if not is_plain_text(out):
         raise ValueError(
             f"{out}: the output is lines of text; name it .txt (also with .gz, .bz2, .zst or .xz)"
@@ -47,7 +48,8 @@ def check_not_read(out: str | Path, inputs: Sequence[str | Path]) -> None:
 def check_pair_output(
     out: str | Path, langs: Sequence[str | None], inputs: Sequence[str | Path] = ()
 ) -> None:
-    """Raise ValueError before the work: an output of an unknown format, a TMX file without languages, an input."""
+    """Raise ValueError before the work: an output of an unknown format,
+    a TMX file without languages, an input."""
     check_not_read(out, inputs)
     if str(out) != STANDARD and not is_table(out):
         raise ValueError(f"{out}: unknown format of pairs; name it {KNOWN}")
@@ -59,11 +61,13 @@ def check_pair_output(
 def write_pairs(
     out: str | Path, langs: tuple[str | None, str | None] = (None, None)
 ) -> Iterator[Write]:
-    """A function (sources, targets, scores or None) that writes rows; the file appears whole or not at all.
+    """A function (sources, targets, scores or None) that writes rows; the file appears whole or not
+    at all.
 
-    TSV (also "-", standard output) has the columns score, source, target, in which tabs and line breaks are spaces, and
-    a field that holds a quote stands in quotes (`delimited`). CSV has the same columns; JSONL and Parquet also have
-    source_lang and target_lang where they are given; in TMX a score is a `prop`; a Moses pair holds the texts alone.
+    TSV (also "-", standard output) has the columns score, source, target, in which tabs and line
+    breaks are spaces, and a field that holds a quote stands in quotes (`delimited`). CSV has the
+    same columns; JSONL and Parquet also have source_lang and target_lang where they are given; in
+    TMX a score is a `prop`; a Moses pair holds the texts alone.
     """
     check_pair_output(out, langs)
     kind = kind_of(out)
@@ -100,7 +104,8 @@ def _moses(path: Path) -> list[Path]:
 
 
 def tsv_line(fields: Sequence[str]) -> str:
-    """A row of TSV as Excel and pandas write it, without its end; tabs and line breaks are spaces."""
+    """A row of TSV as Excel and pandas write it, without its end;
+    tabs and line breaks are spaces."""
     return "\t".join(quoted(BREAKS.sub(" ", field)) for field in fields)
 
 

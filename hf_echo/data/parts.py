@@ -1,4 +1,5 @@
-"""What every reader gives: a `Part` is one file (or one split of a Hub dataset), read in blocks of `BLOCK` rows.
+"""What every reader gives: a `Part` is one file (or one split of a Hub dataset), read in blocks of
+`BLOCK` rows.
 
 Every row that a file holds is a row of a block, a bad line with its reason, or counted as left out.
 """
@@ -32,14 +33,16 @@ class Block(NamedTuple):
     left_out: Mapping[str, int] = NOTHING
 
 
-# (number, rows, reason why it is none, reason -> number of what is left out) of a line, a unit or a cue
+# (number, rows, reason why it is none, reason -> number of what is left out) of a line, a unit or a
+# cue
 Unit = tuple[int, Sequence[tuple[str, ...]], str | None, Mapping[str, int]]
 
 
 def blocks_of(
     units: Iterator[Unit], columns: Sequence[str], wanted: Sequence[str]
 ) -> Iterator[Block]:
-    """Blocks of the rows of units, whose fields are those of `columns`; only the `wanted` columns are in the blocks."""
+    """Blocks of the rows of units, whose fields are those of `columns`;
+    only the `wanted` columns are in the blocks."""
     while some := list(islice(units, BLOCK)):
         rows: list[tuple[str, ...]] = []
         numbers: list[int] = []

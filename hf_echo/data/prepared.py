@@ -1,4 +1,5 @@
-"""Prepared data: shards of tokenized pairs on disk, made once by `hf-echo data prepare`, read by every process.
+"""Prepared data: shards of tokenized pairs on disk, made once by `hf-echo data prepare`, read by
+every process.
 
     OUT/plan.json              data, tokenizer, longest text and rows of a shard; read to continue
     OUT/shards/00000/          files of `TokenizedParallel`, memory-mapped
@@ -6,8 +7,9 @@
     OUT/tokenizer/             the tokenizer
     OUT/prepared.json          the shards and their fingerprint, the hash of the shards' hashes; written last
 
-A shard takes blocks of rows from everywhere in the data, so that each is a sample of all. Training reads one shard at a
-time: the shards of an epoch come in a seeded order, and batches by token budget are formed inside of a shard.
+A shard takes blocks of rows from everywhere in the data, so that each is a sample of all. Training
+reads one shard at a time: the shards of an epoch come in a seeded order, and batches by token
+budget are formed inside of a shard.
 """
 
 from __future__ import annotations
@@ -68,19 +70,23 @@ def prepare_parallel(
     workers: int = 1,
     row_choice: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Tokenize a dataset of the parallel schema into shards; a second call makes only those that are missing.
+    """Tokenize a dataset of the parallel schema into shards; a second call makes only those that
+    are missing.
 
     Args:
         max_length: tokens of a text; longer ones are cut, with a warning.
-        shard_rows: pairs of a shard, about. A worker holds one shard in memory, and so does a training process.
+        shard_rows: pairs of a shard, about. A worker holds one shard in memory, and so does a
+            training process.
         workers: processes.
-        row_choice: settings of a recipe by which the rows were chosen; a run with other settings is refused.
+        row_choice: settings of a recipe by which the rows were chosen; a run with other settings is
+            refused.
 
     Returns:
         Rows, shards, fingerprint.
 
     Raises:
-        ValueError: no rows, or `out` holds shards of other data, another tokenizer or other settings.
+        ValueError: no rows, or `out` holds shards of other data, another tokenizer or other
+            settings.
     """
     out = Path(out)
     if not len(dataset):
@@ -141,7 +147,8 @@ def shard_folder(out: str | Path, number: int) -> Path:
 
 
 def rows_of_shard(dataset: Dataset, number: int, shards: int) -> Dataset:
-    """Every `shards`-th block of rows; a block is a slice of the table on disk, and nothing is copied."""
+    """Every `shards`-th block of rows; a block is a slice of the table on disk,
+    and nothing is copied."""
     starts = range(number * BLOCK, len(dataset), shards * BLOCK)
     block = BLOCK
     if shards * BLOCK > len(dataset):  # a small table: each shard has one part of it
@@ -183,10 +190,12 @@ def _hash_of(folder: Path, files: dict[str, int]) -> str:
 
 
 class PreparedParallel(torch.utils.data.Dataset):
-    """Map-style dataset of prepared pairs, as `TokenizedParallel`; a shard is opened when a row of it is read.
+    """Map-style dataset of prepared pairs, as `TokenizedParallel`; a shard is opened when a row of
+    it is read.
 
     Raises:
-        FileNotFoundError, ValueError: the preparation is not finished, or a shard is missing or damaged.
+        FileNotFoundError, ValueError: the preparation is not finished, or a shard is missing or
+            damaged.
     """
 
     def __init__(self, folder: str | Path):
@@ -227,7 +236,8 @@ class PreparedParallel(torch.utils.data.Dataset):
         self._longest = [shard["longest"] for shard in shards]
 
     def check_tokenizer(self, tokenizer: Any, max_length: int) -> None:
-        """Raises ValueError for a run with another tokenizer, or another longest text, than the data have."""
+        """Raises ValueError for a run with another tokenizer, or another longest text,
+        than the data have."""
         if self.about["tokenizer"] != tokenizer_hash(tokenizer):
             raise ValueError(
                 f"{self.folder} was prepared with another tokenizer than that of the run: prepare it again"
@@ -277,9 +287,11 @@ class PreparedParallel(torch.utils.data.Dataset):
 
 
 class ShardBatchSampler(Sampler[list[int]]):
-    """Batches of prepared data for this rank: shards in a seeded order, and inside of a shard `make_sampler`'s batches.
+    """Batches of prepared data for this rank: shards in a seeded order, and inside of a shard
+    `make_sampler`'s batches.
 
-    Its state is (seed, epoch, shard, place in it): another process, or a run that continues, needs one shard's lengths.
+    Its state is (seed, epoch, shard, place in it): another process, or a run that continues, needs
+    one shard's lengths.
 
     Args:
         data: the shards.

@@ -1,4 +1,5 @@
-"""`load_parallel`: read sentence pairs from files, the Hub or built-in corpora into the parallel schema (`schema`)."""
+"""`load_parallel`: read sentence pairs from files, the Hub or built-in corpora into the parallel
+schema (`schema`)."""
 
 from __future__ import annotations
 
@@ -45,28 +46,33 @@ def load_parallel(
     The columns hard_negatives (list of texts) and quality are added if the data have them.
 
     Args:
-        path_or_name: ``"builtin"``; a file (.tsv, .csv, .jsonl, .tmx, .xlf, .xml of OPUS, also packed; .parquet,
-            .arrow, or .json with one object per line or one array of objects); a Moses pair; a folder of such files;
-            or the name of a dataset on the Hub. A table with the columns id (verse_id, index_id), lang, text is n-way,
-            and its pairs are formed (`hf_echo.data.nway`).
-        source_lang, target_lang: for all rows, if the file has no column for it; any name or code. With both, a TSV
-            or CSV file of two columns needs no header. They choose the texts of a file that holds several languages.
+        path_or_name: ``"builtin"``; a file (.tsv, .csv, .jsonl, .tmx, .xlf, .xml of OPUS, also
+            packed; .parquet, .arrow, or .json with one object per line or one array of objects); a
+            Moses pair; a folder of such files; or the name of a dataset on the Hub. A table with
+            the columns id (verse_id, index_id), lang, text is n-way, and its pairs are formed
+            (`hf_echo.data.nway`).
+        source_lang, target_lang: for all rows, if the file has no column for it; any name or code.
+            With both, a TSV or CSV file of two columns needs no header. They choose the texts of a
+            file that holds several languages.
         columns: schema name -> name in the file, for names other than the usual ones (src/tgt,
-            sentence1/sentence2 ...): ``{"source": "translation.fr", "target": "translation.en"}``. It can also swap
-            the sides: ``dict(source="tgt", target="src", source_lang="tgt_lang", target_lang="src_lang")``.
-        split: a split of a Hub dataset, of a folder whose file names show splits, or of a file with a column
-            ``split``. None reads all.
+            sentence1/sentence2 ...): ``{"source": "translation.fr", "target": "translation.en"}``.
+            It can also swap the sides: ``dict(source="tgt", target="src", source_lang="tgt_lang",
+            target_lang="src_lang")``.
+        split: a split of a Hub dataset, of a folder whose file names show splits, or of a file with
+            a column ``split``. None reads all.
         name: configuration of a Hub dataset.
-        on_bad_row: ``"error"`` raises with the first bad rows (file and line) and their number; ``"skip"`` drops
-            them with one warning.
-        provenance: for rows whose file has no such column (default "primary"; the built-in corpus has its own).
+        on_bad_row: ``"error"`` raises with the first bad rows (file and line) and their number;
+            ``"skip"`` drops them with one warning.
+        provenance: for rows whose file has no such column (default "primary"; the built-in corpus
+            has its own).
         limit: maximum number of good rows to read.
-        options: for the built-in corpus (``n, languages, hard_negatives``) or n-way tables (``id_column, direction,
-            languages, pivot, max_per_id, seed``: see `nway_pairs`).
+        options: for the built-in corpus (``n, languages, hard_negatives``) or n-way tables
+            (``id_column, direction, languages, pivot, max_per_id, seed``: see `nway_pairs`).
 
     Raises:
         FileNotFoundError: no such file, folder or Hub dataset.
-        ValueError: bad rows, a missing column (the message lists those found), an unknown language code.
+        ValueError: bad rows, a missing column (the message lists those found), an unknown language
+            code.
     """
     if str(path_or_name) == "builtin":
         return _builtin(split, positive(limit), options)
@@ -108,7 +114,8 @@ def parallel_tables(
 ) -> Iterator[pa.Table]:
     """Yield the rows of ``load_parallel(path_or_name, **arguments)`` table by table.
 
-    Every table has all OPTIONAL columns. Bad rows go to ``bad``; if they are errors, the first block with one raises.
+    Every table has all OPTIONAL columns. Bad rows go to ``bad``; if they are errors, the first
+    block with one raises.
     """
     label = str(path_or_name)
     if label != "builtin":
@@ -146,7 +153,8 @@ def _open(
     id_column: str | None = None,
     **given: str | None,
 ) -> tuple[list[Part], dict[str, str], str | None, bool]:
-    """(parts, schema columns with one value for all rows, split to select from rows, whether the parts are n-way)."""
+    """(parts, schema columns with one value for all rows, split to select from rows,
+    whether the parts are n-way)."""
     positive(limit)
     constants = {}
     for name_of_column, value in given.items():
@@ -177,7 +185,8 @@ def _open(
 
 
 def _tag(lang: str | None) -> str | None:
-    """The code of a language, with the region that a caller names: a file may hold several variants."""
+    """The code of a language, with the region that a caller names:
+    a file may hold several variants."""
     if lang is None or hasattr(lang, "tag"):
         return lang
     return tagged_code(lang)
@@ -204,7 +213,8 @@ def _plan(
 def _is_header(
     columns: Mapping[str, str] | None, constants: Mapping[str, str], fields: list[str]
 ) -> bool:
-    """Whether the first line names columns; two fields without column names are a row if both languages are given."""
+    """Whether the first line names columns; two fields without column names are a row if both
+    languages are given."""
     has_languages = {"source_lang", "target_lang"} <= set(constants)
     if columns is not None or len(fields) != 2 or not has_languages:
         return True
@@ -212,7 +222,8 @@ def _is_header(
 
 
 def looks_like_file(label: str) -> bool:
-    """Whether a label is a path, not a Hub dataset (``name``, ``owner/name`` or ``owner/name@revision``)."""
+    """Whether a label is a path, not a Hub dataset (``name``,
+    ``owner/name`` or ``owner/name@revision``)."""
     is_known = suffix_of(Path(label)) is not None or moses_pair(Path(label)) is not None
     return is_known or not re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)?(@[\w./-]+)?", label)
 

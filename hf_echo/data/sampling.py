@@ -14,12 +14,14 @@ import numpy as np
 def unimax(
     sizes: Mapping[str, float], *, max_upsampling: float = 100, top_n: int = 126
 ) -> dict[str, float]:
-    """UniMax sampling (Chung et al. 2023) as ECHO D and OS 4.1 use it: uniform, but no language is repeated too often.
+    """UniMax sampling (Chung et al. 2023) as ECHO D and OS 4.1 use it: uniform, but no language is
+    repeated too often.
 
-    The level is the size of the ``top_n``-th largest language (of the smallest, if there are fewer): larger languages
-    are sampled down to it, the others up towards it, at most ``max_upsampling`` times. Language l of size n_l gets
-    ``U_l = min(level, max_upsampling * n_l)``; its proportion is ``U_l / sum(U)``. (In place of the level, the UniMax
-    paper divides a budget.)
+    The level is the size of the ``top_n``-th largest language (of the smallest, if there are
+    fewer): larger languages are sampled down to it, the others up towards it, at most
+    ``max_upsampling`` times. Language l of size n_l gets ``U_l = min(level, max_upsampling *
+    n_l)``; its proportion is ``U_l / sum(U)``. (In place of the level, the UniMax paper divides a
+    budget.)
     """
     _check(sizes)
     largest = sorted(sizes.values(), reverse=True)
@@ -28,7 +30,8 @@ def unimax(
 
 
 def temperature(sizes: Mapping[str, float], exponent: float) -> dict[str, float]:
-    """Temperature sampling, ``p ~ (n / N) ** exponent``: 1 is natural, 0 uniform (OS 3.5: 0.6, omnilingual stage)."""
+    """Temperature sampling, ``p ~ (n / N) ** exponent``: 1 is natural, 0 uniform (OS 3.5:
+    0.6, omnilingual stage)."""
     _check(sizes)
     total = math.fsum(sizes.values())
     return _normalised({key: (size / total) ** exponent for key, size in sizes.items()})
@@ -37,7 +40,8 @@ def temperature(sizes: Mapping[str, float], exponent: float) -> dict[str, float]
 def two_step(
     sizes: Mapping[str, Mapping[str, float]], exponent: float = 0.5
 ) -> dict[str, dict[str, float]]:
-    """Two-step sampling (OS Eq. 1): ``p ~ (n / N) ** exponent`` over the languages of a source, and over the sources.
+    """Two-step sampling (OS Eq. 1): ``p ~ (n / N) ** exponent`` over the languages of a source, and
+    over the sources.
 
     Args:
         sizes: source -> language -> size. The size of a source is the sum of its languages.

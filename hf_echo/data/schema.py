@@ -1,9 +1,10 @@
 """The parallel schema: the columns of a sentence pair, and the checks of a row.
 
-``source, source_lang, target, target_lang, provenance`` are required; ``hard_negatives`` (texts close to ``target``
-that do not translate ``source``) and ``quality`` are optional. Languages are NLLB codes or longer codes; a file may
-name them by any name or code that commands take ("fr"). Code and mathematics count as languages
-(`hf_echo.languages`). Texts are never changed here. `formats` reads the files.
+``source, source_lang, target, target_lang, provenance`` are required; ``hard_negatives`` (texts
+close to ``target`` that do not translate ``source``) and ``quality`` are optional. Languages are
+NLLB codes or longer codes; a file may name them by any name or code that commands take ("fr"). Code
+and mathematics count as languages (`hf_echo.languages`). Texts are never changed here. `formats`
+reads the files.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ PROVENANCES = (
     "dictionary",
 )
 
-# Names that corpora use for the two texts. Both of a pair must be present: a table with `src`, `tgt` and a
-# `source` column (the name of the original corpus) is a (src, tgt) table.
+# Names that corpora use for the two texts. Both of a pair must be present: a table with `src`,
+# `tgt` and a `source` column (the name of the original corpus) is a (src, tgt) table.
 TEXT_ALIASES = (
     ("source", "target"),
     ("src", "tgt"),
@@ -82,7 +83,8 @@ def find_columns(
     constants: Sequence[str] = (),
     where: str = "the table",
 ) -> dict[str, str]:
-    """Map schema columns to the columns of a file; ``columns`` (schema name -> name in the file) takes precedence.
+    """Map schema columns to the columns of a file; ``columns`` (schema name -> name in the file)
+    takes precedence.
 
     ``constants`` are schema columns with one value for all rows, which need no column in the file.
     """
@@ -142,7 +144,8 @@ def _first_in(names: Sequence[str], found: Sequence[str]) -> str | None:
 
 
 def check_row(row: Mapping[str, Any]) -> str | None:
-    """Why a row does not fit the schema, or None if it does. Bytes stand for text that is not UTF-8."""
+    """Why a row does not fit the schema, or None if it does.
+    Bytes stand for text that is not UTF-8."""
     for side in ("source", "target"):
         lang = f"{side}_lang"
         reason = check_text(side, row.get(side)) or check_language(lang, row.get(lang))
@@ -218,7 +221,8 @@ def _code(name: str) -> str:
 
 
 def language_codes(values: Any) -> Any:
-    """A column of languages by their codes: "fr", "fra" and "French" are fra_Latn, as in the options of commands.
+    """A column of languages by their codes: "fr", "fra" and "French" are fra_Latn, as in the
+    options of commands.
 
     What names no language, or more than one ("zh"), stays as it is: the check of the row says so.
     """
@@ -246,8 +250,8 @@ def normalise(
     """Convert a block with schema column names to the schema's types and separate the bad rows.
 
     Args:
-        constants: column -> value for columns that the block lacks (``{"provenance": "mined"}``), and for nulls in
-            the column provenance.
+        constants: column -> value for columns that the block lacks (``{"provenance": "mined"}``),
+            and for nulls in the column provenance.
         optional: the optional columns of the result; an empty list or null if the block lacks them.
 
     Returns:
@@ -269,7 +273,8 @@ def normalise(
 
 
 def _texts(value: Any) -> Any:
-    """A list of texts; a string is JSON (a list in a TSV field) or one text; null is the empty list."""
+    """A list of texts; a string is JSON (a list in a TSV field) or one text;
+    null is the empty list."""
     if isinstance(value, str):
         if value.lstrip().startswith("["):
             with suppress(json.JSONDecodeError):
@@ -295,8 +300,8 @@ def checked(
 ) -> tuple[pa.Table, list[tuple[int, str]]]:
     """Separate the bad rows: (table of the good ones, (row number, reason) of the others).
 
-    Whole columns are looked at first: texts, languages (columns named ``...lang``), provenances and lists of texts.
-    Rows are checked one by one only if a column has something that may be wrong.
+    Whole columns are looked at first: texts, languages (columns named ``...lang``), provenances and
+    lists of texts. Rows are checked one by one only if a column has something that may be wrong.
 
     Args:
         check: row -> reason; bytes stand for text that is not UTF-8.
@@ -361,7 +366,8 @@ def _is_suspect(name: str, column: pa.ChunkedArray, known: Callable[[str], bool]
 
 
 def as_list(values: Any) -> list:
-    """The values of an Arrow column or a sequence; bytes are decoded, and stay bytes where they are not UTF-8."""
+    """The values of an Arrow column or a sequence;
+    bytes are decoded, and stay bytes where they are not UTF-8."""
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks() if values.num_chunks != 1 else values.chunk(0)
     if isinstance(values, pa.Array):

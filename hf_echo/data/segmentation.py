@@ -1,11 +1,12 @@
-"""Sentence segmentation: by rules (sentencex, some 300 languages), or by a SaT model (wtpsplit; OS A.1).
+"""Sentence segmentation: by rules (sentencex, some 300 languages), or by a SaT model (wtpsplit; OS
+A.1).
 
-A segmenter is a callable (texts, lang) -> one list of pieces per text. The joined pieces equal the text exactly; white
-space between two sentences belongs to the first.
+A segmenter is a callable (texts, lang) -> one list of pieces per text. The joined pieces equal the
+text exactly; white space between two sentences belongs to the first.
 
-The rules add what sentencex lacks on FLORES and NTREX: full stops of scripts that have their own (Khmer, Ge'ez, danda,
-CJK ...), Tibetan shad before a space, two Ge'ez word spaces, and spaces in Thai if the sentence is already long. A line
-break always ends a sentence.
+The rules add what sentencex lacks on FLORES and NTREX: full stops of scripts that have their own
+(Khmer, Ge'ez, danda, CJK ...), Tibetan shad before a space, two Ge'ez word spaces, and spaces in
+Thai if the sentence is already long. A line break always ends a sentence.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ PRETRAINED = 0.025  # of the others
 
 
 def rule_segmenter(texts: Sequence[str], lang: str) -> list[list[str]]:
-    """Split each text into sentences; the joined pieces equal the text. An empty text has no pieces."""
+    """Split each text into sentences; the joined pieces equal the text.
+    An empty text has no pieces."""
     with extra("segment"):
         from sentencex import segment
     code = language(lang).code
@@ -68,7 +70,8 @@ def _pieces(text: str, lang: str, segment: Callable[[str, str], list[str]]) -> l
 
 
 def _by_library(line: str, lang: str, segment: Callable[[str, str], list[str]]) -> list[str]:
-    """Split by sentencex, which doubles carriage returns and takes the Burmese comma for a full stop."""
+    """Split by sentencex, which doubles carriage returns and takes the Burmese comma for a full
+    stop."""
     if lang.split("_")[1] == "Mymr":
         return [line]
     # What the library loses at the end of the line is put back.
@@ -119,9 +122,10 @@ def sat_segmenter(
     """Load a SaT model as a segmenter; the segmenter ignores the language.
 
     Args:
-        model: a name on the Hub (of segment-any-text), org/name@v1.0.0, or a folder, with its own tokenizer or XLM-R's.
-        threshold: a character with a higher probability ends a sentence; None: 0.25 for a folder, wtpsplit's
-            default for a name.
+        model: a name on the Hub (of segment-any-text), org/name@v1.0.0, or a folder, with its own
+            tokenizer or XLM-R's.
+        threshold: a character with a higher probability ends a sentence; None: 0.25 for a folder,
+            wtpsplit's default for a name.
     """
     with extra("segment"):
         from wtpsplit import SaT

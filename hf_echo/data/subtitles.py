@@ -1,4 +1,5 @@
-"""Subtitles: the texts of SRT (by `srt`) and WebVTT (by `webvtt-py`), one for each cue, without its formatting."""
+"""Subtitles: the texts of SRT (by `srt`) and WebVTT (by `webvtt-py`), one for each cue,
+without its formatting."""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""Read the parts of a corpus into one checked `datasets.Dataset`: bad rows, splits, the cache on disk.
+"""Read the parts of a corpus into one checked `datasets.Dataset`: bad rows, splits, the cache on
+disk.
 
-Rows go block by block from the files into an Arrow file in the datasets cache, which is then memory-mapped. The cache
-key contains path and content hash of every file and all options, so a changed file is read again.
+Rows go block by block from the files into an Arrow file in the datasets cache, which is then
+memory-mapped. The cache key contains path and content hash of every file and all options, so a
+changed file is read again.
 """
 
 from __future__ import annotations
@@ -38,7 +40,8 @@ Convert = Callable[[Mapping[str, Any]], tuple[pa.Table, list[tuple[int, str]]]]
 
 
 class Plan(NamedTuple):
-    """One part, the file's column for each schema column, and the required value of its column ``split``."""
+    """One part, the file's column for each schema column, and the required value of its column
+    ``split``."""
 
     part: Part
     mapping: dict[str, str]
@@ -48,7 +51,8 @@ class Plan(NamedTuple):
     def of(
         cls, part: Part, mapping: dict[str, str], split: str | None, optional: Sequence[str] = ()
     ) -> Plan:
-        """``optional``: schema columns that a file may lack, and that later rows of an open-ended one may have."""
+        """``optional``: schema columns that a file may lack,
+        and that later rows of an open-ended one may have."""
         later = {name: name for name in optional if name not in mapping} if part.open_ended else {}
         return cls(part, mapping | later, split if "split" in part.columns else None)
 
@@ -76,12 +80,14 @@ class BadRows:
         self.reasons[reason] += 1
 
     def leave_out(self, label: str, counts: Mapping[str, int]) -> None:
-        """Count what a file holds that is no row, such as a unit of TMX without one of the languages."""
+        """Count what a file holds that is no row, such as a unit of TMX without one of the
+        languages."""
         if any(counts.values()):
             self.left_out.setdefault(label, Counter()).update(counts)
 
     def report(self, so_far: str = "") -> str | None:
-        """Raise ValueError if bad rows are errors; otherwise log what was left out and return it (None: nothing)."""
+        """Raise ValueError if bad rows are errors;
+        otherwise log what was left out and return it (None: nothing)."""
         warnings = []
         bad_rows = self._bad_rows(so_far)
         if bad_rows:
@@ -150,7 +156,8 @@ def list_files(path: Path, split: str | None) -> list[Path]:
 
 
 def check_split(path: Path, parts: Sequence[Part], split: str | None) -> None:
-    """Refuse a split of a file or folder that has neither a column `split` nor file names with this split."""
+    """Refuse a split of a file or folder that has neither a column `split` nor file names with this
+    split."""
     if split in (None, "train") or any("split" in part.columns for part in parts):
         return
     # Of a folder each file may name its split, of a file its own name.
@@ -162,7 +169,8 @@ def check_split(path: Path, parts: Sequence[Part], split: str | None) -> None:
 
 
 def _is_table(path: Path) -> bool:
-    """A Moses pair is listed by its first file. XML and subtitles are read where they are named, not in folders."""
+    """A Moses pair is listed by its first file.
+    XML and subtitles are read where they are named, not in folders."""
     if suffix_of(path) and kind_of(path) not in (".xml", ".srt", ".vtt"):
         return True
     pair = moses_pair(path)
@@ -182,7 +190,8 @@ def checked_tables(
     limit: int | None = None,
     streaming: bool = False,
 ) -> Iterator[pa.Table]:
-    """Yield tables of good rows, at most ``limit`` rows. Bad rows go to ``bad``; the caller calls `bad.report` last.
+    """Yield tables of good rows, at most ``limit`` rows. Bad rows go to ``bad``; the caller calls
+    `bad.report` last.
 
     If bad rows are errors, streaming raises at the first block with one.
     """
@@ -226,7 +235,8 @@ def checked_tables(
 def _first_rows(
     count: int, table: pa.Table, lines: Sequence[int], wrong: list[tuple[int, str]]
 ) -> tuple[pa.Table, list[tuple[int, str]]]:
-    """The first good rows of a block, and the bad ones before the last of them: later rows are not checked."""
+    """The first good rows of a block, and the bad ones before the last of them:
+    later rows are not checked."""
     failed = {line for line, _ in wrong}
     good_lines = [line for line in lines if line not in failed]
     last = good_lines[count - 1]
@@ -262,7 +272,8 @@ def _filter(values: Any, mask: list[bool]) -> Any:
 
 
 def to_dataset(tables: Iterator[pa.Table], bad: BadRows, features: Features, key: tuple) -> Dataset:
-    """Write the tables to the datasets cache under ``key`` unless they exist, and open them memory-mapped."""
+    """Write the tables to the datasets cache under ``key`` unless they exist,
+    and open them memory-mapped."""
     from datasets import Dataset, config
     from datasets.table import MemoryMappedTable
 

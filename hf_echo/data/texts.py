@@ -1,8 +1,10 @@
-"""Texts with their languages, for counting: both sides of pairs, tables of lang and text, plain text.
+"""Texts with their languages, for counting: both sides of pairs, tables of lang and text, plain
+text.
 
-A file with texts and languages of pairs is parallel text. Another table with the columns lang and text (such as an
-n-way table) is monolingual, unless the caller says otherwise. A plain text file has one sentence per line and its
-language in its name (``fra_Latn.txt``, ``news.fra_Latn.txt.gz``) or as an argument.
+A file with texts and languages of pairs is parallel text. Another table with the columns lang and
+text (such as an n-way table) is monolingual, unless the caller says otherwise. A plain text file
+has one sentence per line and its language in its name (``fra_Latn.txt``, ``news.fra_Latn.txt.gz``)
+or as an argument.
 
 `read_texts` and `open_lines` give the texts alone, in order, for commands that work line by line.
 """
@@ -43,7 +45,8 @@ Kind = Literal["parallel", "monolingual"]
 
 
 class Texts(NamedTuple):
-    """One opened file or iterable. ``identity`` changes with content and settings; None: unknown."""
+    """One opened file or iterable. ``identity`` changes with content and settings; None:
+    unknown."""
 
     label: str
     kind: str
@@ -57,8 +60,9 @@ def open_texts(
 ) -> list[Texts]:
     """Open every file, folder and iterable of (lang, text) of `sources`.
 
-    `kind` None is "parallel" for files of pairs, else "monolingual"; `lang` is that of all rows, for a file without
-    languages; `split` is a value of the column ``split``, or in the file names of a folder, and None reads all.
+    `kind` None is "parallel" for files of pairs, else "monolingual"; `lang` is that of all rows,
+    for a file without languages; `split` is a value of the column ``split``, or in the file names
+    of a folder, and None reads all.
     """
     if lang is not None:
         reason = code_error(lang)
@@ -163,8 +167,8 @@ def _check_row(text: str, lang: str, row: Mapping[str, Any]) -> str | None:
 
 @cache
 def code_error(code: str) -> str | None:
-    """Why a word names no language; None if it does. Codes that `hf_echo.languages` does not know are valid if they
-    have the form of one, because corpora have thousands of languages."""
+    """Why a word names no language; None if it does. Codes that `hf_echo.languages` does not know
+    are valid if they have the form of one, because corpora have thousands of languages."""
     try:
         as_code(code)
     except ValueError as error:
@@ -180,17 +184,20 @@ def _units_of_pairs(pairs: Iterable[tuple[str, str]]) -> Iterator[Unit]:
 def read_texts(
     path: str | Path, *, column: str | None = None, lang: str | None = None
 ) -> list[str]:
-    """All texts of a file, or of standard input ("-"): its lines, or a column of a table (line breaks become spaces).
+    """All texts of a file, or of standard input ("-"): its lines, or a column of a table
+    (line breaks become spaces).
 
     A line of the log says how many of its rows are no texts (`open_text_rows`).
 
     Args:
-        column: of a table (TSV, CSV, JSONL, Parquet): a name, or a number from 1 in a file without header; default:
-            text. A TSV file of one column is read as lines, and so is standard input without `column`.
+        column: of a table (TSV, CSV, JSONL, Parquet): a name, or a number from 1 in a file without
+            header; default: text. A TSV file of one column is read as lines, and so is standard
+            input without `column`.
         lang: which texts of a TMX or XLIFF file, or of an alignment of OPUS.
 
     Raises:
-        FileNotFoundError, ValueError: no text, an unknown kind of file, or a row that is none (with its number).
+        FileNotFoundError, ValueError: no text, an unknown kind of file, or a row that is none
+            (with its number).
     """
     rows = open_text_rows(path, column, lang)
     texts = [text for block, _ in rows.blocks() for text in block]
@@ -239,7 +246,8 @@ def open_lines(
 
 
 class TextRows(NamedTuple):
-    """An opened file of texts: `blocks()` gives (texts, their numbers), and counts in `left_out` what is no text."""
+    """An opened file of texts: `blocks()` gives (texts, their numbers),
+    and counts in `left_out` what is no text."""
 
     label: str
     is_table: bool  # other than lines

@@ -1,6 +1,8 @@
-"""Evaluation of embedding spaces and decoders: arrays or texts in, a result dataclass out; no model is loaded here."""
+"""Evaluation of embedding spaces and decoders: arrays or texts in, a result dataclass out;
+no model is loaded here."""
 
 import lazy_loader
 
-# The names of `__init__.pyi`, each imported when it is first used: a part of this folder does not load the others.
+# The names of `__init__.pyi`, each imported when it is first used: a part of this folder does not
+# load the others.
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,7 +1,8 @@
-"""Geometry of an embedding space: spread, rank, isotropy (ECHO C.7, C.8; EMMA-X B.2), and how its languages relate
-(EMMA-X B.2: invariance, Calinski-Harabasz; Modular Sentence Encoders 4.3: RSIM).
+"""Geometry of an embedding space: spread, rank, isotropy (ECHO C.7, C.8; EMMA-X B.2), and how its
+languages relate (EMMA-X B.2: invariance, Calinski-Harabasz; Modular Sentence Encoders 4.3: RSIM).
 
-All is computed in memory, in float64: 200 languages of 1,000 sentences in 1,024 dimensions need about 5 GB.
+All is computed in memory, in float64: 200 languages of 1,000 sentences in 1,024 dimensions need
+about 5 GB.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ MAX_ROWS = 2048
 class GeometryResult(Result):
     """All geometry measures of a model, one row.
 
-    Fields are explained at `feature_spread`, `effective_rank`, `principal_ratio`, `invariance`, `calinski_harabasz`
-    and `rsim`; the last three are None for one language. Arrays are not in the row: `singular_values` of all rows, and
-    by language the mean over its pairs.
+    Fields are explained at `feature_spread`, `effective_rank`, `principal_ratio`, `invariance`,
+    `calinski_harabasz` and `rsim`; the last three are None for one language. Arrays are not in the
+    row: `singular_values` of all rows, and by language the mean over its pairs.
     """
 
     languages: int
@@ -53,7 +54,8 @@ class GeometryResult(Result):
     language_rsim: np.ndarray
 
     def by_language(self) -> Table:
-        """Table of lang, invariance, rsim: each language's mean over its pairs. Empty for one language."""
+        """Table of lang, invariance, rsim: each language's mean over its pairs.
+        Empty for one language."""
         rows = []
         for lang, kl, correlation in zip(
             self.language_names, self.language_invariance, self.language_rsim, strict=False
@@ -66,8 +68,8 @@ def evaluate_geometry(parts: Parts, *, shrinkage: float = SHRINKAGE) -> Geometry
     """Measure the geometry of an embedding space on one n-way set; `shrinkage` as in `invariance`.
 
     Raises:
-        ValueError: other numbers of rows or dimensions in a language, NaN, infinity, zero rows; a language with
-            identical rows.
+        ValueError: other numbers of rows or dimensions in a language, NaN, infinity, zero rows; a
+            language with identical rows.
     """
     names, space = read_space(parts)
     languages, count, dimensions = space.shape
@@ -111,7 +113,8 @@ def read_space(parts: Parts) -> tuple[list[str], np.ndarray]:
 
 
 def _language_rows(lang: str, array: Any) -> np.ndarray:
-    """(n, d) float64; raises ValueError for rows whose geometry is not defined, as of a model that has collapsed."""
+    """(n, d) float64; raises ValueError for rows whose geometry is not defined,
+    as of a model that has collapsed."""
     rows = as_array(array, repr(lang)).astype(np.float64)
     refuse_broken(rows, lambda row: f"{lang!r} row {row}")
     # Equal rows may differ by rounding.
@@ -128,10 +131,11 @@ def unit(rows: np.ndarray) -> np.ndarray:
 def feature_spread(rows: np.ndarray) -> dict[str, float]:
     """How far the features (n, d) are from collapse (ECHO C.7, Table 15).
 
-    `mean`, `std`: over all numbers of the unscaled rows, as in the table. Its std cannot show collapse for vectors of
-    length 1: it is sqrt(1/d - mean^2) for any such vectors. SONAR's 0.0074 only shows that its vectors are short.
-    `feature_std`: std of each feature over the rows scaled to length 1, averaged over features. `spread`: this times
-    sqrt(d), from 0 (all rows the same) to 1 (the widest possible in d dimensions).
+    `mean`, `std`: over all numbers of the unscaled rows, as in the table. Its std cannot show
+    collapse for vectors of length 1: it is sqrt(1/d - mean^2) for any such vectors. SONAR's 0.0074
+    only shows that its vectors are short. `feature_std`: std of each feature over the rows scaled
+    to length 1, averaged over features. `spread`: this times sqrt(d), from 0 (all rows the same) to
+    1 (the widest possible in d dimensions).
     """
     feature_std = float(unit(rows).std(axis=0).mean())
     return {
@@ -143,7 +147,8 @@ def feature_spread(rows: np.ndarray) -> dict[str, float]:
 
 
 def singular_values(rows: np.ndarray) -> np.ndarray:
-    """(min(n, d),) singular values of (n, d), largest first (ECHO C.8); below 1e-8 of it they are rounding error."""
+    """(min(n, d),) singular values of (n, d), largest first (ECHO C.8);
+    below 1e-8 of it they are rounding error."""
     # The eigenvalues of the small d x d matrix are the squares; they come in rising order.
     squares = np.linalg.eigvalsh(rows.T @ rows)[::-1]
     squares = squares[: len(rows)]
@@ -151,17 +156,19 @@ def singular_values(rows: np.ndarray) -> np.ndarray:
 
 
 def effective_rank(singular_values: np.ndarray) -> float:
-    """exp(entropy) of the singular values as shares of their sum (Roy and Vetterli 2007), from 1 to their number."""
+    """exp(entropy) of the singular values as shares of their sum (Roy and Vetterli 2007),
+    from 1 to their number."""
     shares = singular_values[singular_values > 0] / singular_values.sum()
     return float(np.exp(-(shares * np.log(shares)).sum()))
 
 
 def principal_ratio(rows: np.ndarray) -> float:
-    """Isotropy: min Z(v) / max Z(v), Z(v) = sum over rows e of exp(v.e), v the eigenvectors of E^T E (EMMA-X Eq. 3).
+    """Isotropy: min Z(v) / max Z(v), Z(v) = sum over rows e of exp(v.e), v the eigenvectors of E^T
+    E (EMMA-X Eq. 3).
 
-    From 0 to 1; 1 is isotropic. Rows (n, d) are scaled to length 1: as printed, short vectors look isotropic. The paper
-    says "eigenvectors of E", which is not square (Mu and Viswanath 2018). Z(v) differs from Z(-v) and the sign of an
-    eigenvector is arbitrary, so both are used.
+    From 0 to 1; 1 is isotropic. Rows (n, d) are scaled to length 1: as printed, short vectors look
+    isotropic. The paper says "eigenvectors of E", which is not square (Mu and Viswanath 2018). Z(v)
+    differs from Z(-v) and the sign of an eigenvector is arbitrary, so both are used.
     """
     rows = unit(rows)
     # Columns are eigenvectors of the d x d matrix E^T E, each with both signs.
@@ -174,15 +181,16 @@ def principal_ratio(rows: np.ndarray) -> float:
 def invariance(parts: Parts, *, shrinkage: float = SHRINKAGE) -> np.ndarray:
     """(languages,) mean over a language's pairs of (KL(a||b) + KL(b||a)) / 2 between Gaussians, in nats; 0 is best.
 
-    EMMA-X Eq. 1 is the mean of these. The printed sigma^2 is a sum without 1/n. We divide by n (the covariance); as
-    printed, the part of the KL from the means would be n times too small. Languages with the same distribution do not
-    get 0, because sample covariances differ: without shrinkage n independent rows give d (d + 3) / (2 (n - d - 2)),
-    which is 266 for d = 1024 and the paper's 3001 rows.
+    EMMA-X Eq. 1 is the mean of these. The printed sigma^2 is a sum without 1/n. We divide by n (the
+    covariance); as printed, the part of the KL from the means would be n times too small. Languages
+    with the same distribution do not get 0, because sample covariances differ: without shrinkage n
+    independent rows give d (d + 3) / (2 (n - d - 2)), which is 266 for d = 1024 and the paper's
+    3001 rows.
 
     Args:
-        shrinkage: s in (1 - s) C + s (trace C / d) I, which makes a covariance of n <= d rows invertible. The value
-            depends on s, n and d: compare only where they are equal. Rotating, shifting or scaling the whole space
-            does not change it.
+        shrinkage: s in (1 - s) C + s (trace C / d) I, which makes a covariance of n <= d rows
+            invertible. The value depends on s, n and d: compare only where they are equal.
+            Rotating, shifting or scaling the whole space does not change it.
 
     Raises:
         ValueError: as `evaluate_geometry`; shrinkage 0 with a covariance that has no inverse.
@@ -194,7 +202,8 @@ def invariance(parts: Parts, *, shrinkage: float = SHRINKAGE) -> np.ndarray:
             f"{rows} rows in {size} dimensions: their covariance has no inverse; give shrinkage above 0"
         )
 
-    # One Gaussian a language: means (languages, d), covariances C and precisions P (languages, d, d).
+    # One Gaussian a language: means (languages, d), covariances C and precisions P
+    # (languages, d, d).
     means = space.mean(axis=1)
     centred = space - means[:, None]
     covariances = centred.transpose(0, 2, 1) @ centred / rows
@@ -203,7 +212,8 @@ def invariance(parts: Parts, *, shrinkage: float = SHRINKAGE) -> np.ndarray:
     covariances = (1 - shrinkage) * covariances + shrinkage * targets
     precisions = np.linalg.inv(covariances)
 
-    # Entry (a, b): tr(P_a C_b) - d + (m_b - m_a) P_a (m_b - m_a). The log determinants of two directions cancel.
+    # Entry (a, b): tr(P_a C_b) - d + (m_b - m_a) P_a (m_b - m_a). The log determinants of two
+    # directions cancel.
     divergence = precisions.reshape(languages, -1) @ covariances.reshape(languages, -1).T - size
     for a, precision in enumerate(precisions):
         gaps = means - means[a]
@@ -213,10 +223,12 @@ def invariance(parts: Parts, *, shrinkage: float = SHRINKAGE) -> np.ndarray:
 
 
 def calinski_harabasz(parts: Parts) -> float:
-    """Calinski-Harabasz index with one cluster per meaning, as scikit-learn's: how close translations are (Eq. 2).
+    """Calinski-Harabasz index with one cluster per meaning, as scikit-learn's: how close
+    translations are (Eq. 2).
 
-    Higher is better. EMMA-X prints the distances within a cluster as a sum over "s in S", the whole data set; it must
-    be the cluster's own sentences. It also omits the factor (n - K) / (K - 1), the same for all models on one set.
+    Higher is better. EMMA-X prints the distances within a cluster as a sum over "s in S", the whole
+    data set; it must be the cluster's own sentences. It also omits the factor (n - K) / (K - 1),
+    the same for all models on one set.
 
     Raises:
         ValueError: as `evaluate_geometry`.
@@ -228,10 +240,11 @@ def calinski_harabasz(parts: Parts) -> float:
 
 
 def rsim(parts: Parts) -> np.ndarray:
-    """(languages,) mean over a language's pairs of the Pearson correlation of both languages' cosines; 1 is best.
+    """(languages,) mean over a language's pairs of the Pearson correlation of both languages'
+    cosines; 1 is best.
 
-    Relational similarity of Modular Sentence Encoders 4.3 and Vulic et al. 2020, which is the mean of these. Beyond
-    `MAX_ROWS`, evenly spaced rows are used, the same in all languages.
+    Relational similarity of Modular Sentence Encoders 4.3 and Vulic et al. 2020, which is the mean
+    of these. Beyond `MAX_ROWS`, evenly spaced rows are used, the same in all languages.
 
     Raises:
         ValueError: as `evaluate_geometry`.
@@ -250,7 +263,8 @@ def rsim(parts: Parts) -> np.ndarray:
 def encode_parallel(
     encode: Encode, rows: Iterable[Mapping[str, Any]], languages: Sequence[str] | None = None
 ) -> dict[str, np.ndarray]:
-    """{language: (n, d) float32} of an n-way table (columns id, lang, text); row i has the same id in all.
+    """{language: (n, d) float32} of an n-way table (columns id, lang, text); row i has the same id
+    in all.
 
     Only ids that every language has are encoded, in the order of the first.
 

@@ -1,4 +1,5 @@
-"""Averages of tables by language: by script, family or resource level, over a paper's languages, over benchmarks."""
+"""Averages of tables by language: by script, family or resource level, over a paper's languages,
+over benchmarks."""
 
 from __future__ import annotations
 
@@ -13,16 +14,17 @@ GROUPS = (*FEATURES, "lang", "target_lang", *LANGUAGE_SETS)
 
 
 def grouped(table: Table, by: str) -> Table:
-    """Average each averaged column over the languages of a group; `languages` is the number of rows in the group.
+    """Average each averaged column over the languages of a group; `languages` is the number of rows
+    in the group.
 
     Args:
-        by: "script", "family" or "resource" of the column lang; "head", EMMA-X's head languages of FLORES against its
-            long tail; a set of `LANGUAGE_SETS`, such as "mexma-72", against "others"; or a column: "lang" or
-            "target_lang" (of a table of all pairs). Languages without the property (code, or not in OS Table 32) form
-            the group "none".
+        by: "script", "family" or "resource" of the column lang; "head", EMMA-X's head languages of
+            FLORES against its long tail; a set of `LANGUAGE_SETS`, such as "mexma-72", against
+            "others"; or a column: "lang" or "target_lang" (of a table of all pairs). Languages
+            without the property (code, or not in OS Table 32) form the group "none".
 
-    Groups are in order of first appearance; the average is the table's own. The language that a transfer table was
-    trained on (note `train_lang`) is in no group, as it is not in the average.
+    Groups are in order of first appearance; the average is the table's own. The language that a
+    transfer table was trained on (note `train_lang`) is in no group, as it is not in the average.
 
     Raises:
         ValueError: an unknown `by`, or a table without the column.
@@ -47,7 +49,8 @@ def grouped(table: Table, by: str) -> Table:
 
 
 def average_over_benchmarks(tables: Mapping[str, Table], languages: str | None = None) -> Table:
-    """One score of several benchmarks: first the mean over languages in each, then over benchmarks (ECHO 5.2, OS 6.2).
+    """One score of several benchmarks: first the mean over languages in each, then over benchmarks
+    (ECHO 5.2, OS 6.2).
 
     So a benchmark of 200 languages counts as much as one of five.
 
@@ -71,7 +74,8 @@ def average_over_benchmarks(tables: Mapping[str, Table], languages: str | None =
         members = rows_of_average(table)
         if languages is not None:
             members = [row for row in members if row["lang"] in LANGUAGE_SETS[languages]]
-        # The languages of a benchmark come first, so that one with many counts as much as one with few.
+        # The languages of a benchmark come first, so that one with many counts as much as one with
+        # few.
         means = _means(members, measures)
         unmeasured = [name for name in measures if means[name] is None]
         if unmeasured:
@@ -108,7 +112,8 @@ def common_measures(tables: Mapping[str, Table]) -> list[str]:
 
 
 def rows_of_average(table: Table) -> list[dict]:
-    """The rows that the average is over: all, or in a table of cross-lingual transfer those of the other languages."""
+    """The rows that the average is over: all, or in a table of cross-lingual transfer those of the
+    other languages."""
     train_lang = table.notes.get("train_lang")
     if train_lang is None:
         return table.rows

@@ -17,7 +17,8 @@ Check = Callable[[Mapping[str, Any], str], dict[str, Any]]
 def read_rows(
     path: Path, needed: Sequence[str], optional: Sequence[str] | None = None, *, tsv: bool = True
 ) -> Iterator[tuple[int, dict]]:
-    """Yield (line or row number, row) of Parquet, JSONL or (`tsv`) TSV: columns `needed` and `optional` (None: all)."""
+    """Yield (line or row number, row) of Parquet, JSONL or (`tsv`) TSV:
+    columns `needed` and `optional` (None: all)."""
     formats = "Parquet, JSONL or TSV" if tsv else "Parquet or JSONL"
     fix = f"give a {formats} file with {', '.join(needed)}"
     if not path.is_file():

@@ -1,8 +1,8 @@
 """Sets of languages over which the papers average, by name, as NLLB codes, with their source.
 
-A paper that prints the number of languages and not their names has its set derived here: `source` says how, and the
-number agrees with the paper's. A table of X to English has no row for English, so a set with English then has one row
-less than its number.
+A paper that prints the number of languages and not their names has its set derived here: `source`
+says how, and the number agrees with the paper's. A table of X to English has no row for English, so
+a set with English then has one row less than its number.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from ..languages import COMMON_80, ENGLISH, LANGUAGES
 
 @dataclass(frozen=True)
 class LanguageSet:
-    """`codes`: the languages of the set; with `all_others` the set is every language that is not among them."""
+    """`codes`: the languages of the set; with `all_others` the set is every language that is not
+    among them."""
 
     codes: frozenset[str]
     source: str
@@ -30,7 +31,8 @@ def _codes(text: str) -> frozenset[str]:
 
 FRENCH = frozenset({"fra_Latn"})
 
-# Of MEXMA's 81 languages, those that LaBSE's list of 109 lacks, and those that are not among XTREME's 36 (DAP).
+# Of MEXMA's 81 languages, those that LaBSE's list of 109 lacks, and those that are not among
+# XTREME's 36 (DAP).
 NOT_IN_LABSE = _codes(
     "acm_Arab aeb_Arab ary_Arab arz_Arab azb_Arab ckb_Arab nno_Latn san_Deva snd_Arab"
 )

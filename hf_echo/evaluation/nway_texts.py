@@ -1,4 +1,5 @@
-"""Group the rows of an n-way table (id, lang, text) by language and id; leave out languages without common ids."""
+"""Group the rows of an n-way table (id, lang, text) by language and id;
+leave out languages without common ids."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ def pairs_of_table(
     source_langs: Sequence[str] | None,
     direction: str = "to",
 ) -> tuple[Texts, list[Pair], list[str]]:
-    """(texts by language, pairs to measure, reasons why not) of `evaluate_xsim`'s arguments; "both": to and from."""
+    """(texts by language, pairs to measure, reasons why not) of `evaluate_xsim`'s arguments;
+    "both": to and from."""
     texts = texts_by_language(rows)
     if source_langs is None:
         source_langs = [lang for lang in texts if lang != target_lang]
@@ -52,7 +54,8 @@ def pairs_of_table(
 def measurable_pairs(
     texts: Mapping[str, Mapping[Hashable, str]], pairs: Sequence[Pair]
 ) -> tuple[list[Pair], list[str]]:
-    """(pairs of languages with an id in common, one reason for each other two languages); warns once about those."""
+    """(pairs of languages with an id in common, one reason for each other two languages);
+    warns once about those."""
     for lang in chain.from_iterable(pairs):
         if lang not in texts:
             languages = ", ".join(map(str, texts)) or "no rows"
@@ -88,5 +91,6 @@ def common_ids(first: Mapping[Hashable, str], second: Mapping[Hashable, str]) ->
 
 @cache
 def warn_once(message: str) -> None:
-    """Log a warning. A training run or a report measures one table many times, and warns the first time."""
+    """Log a warning. A training run or a report measures one table many times,
+    and warns the first time."""
     logger.warning(message)

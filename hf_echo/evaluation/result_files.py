@@ -1,4 +1,5 @@
-"""Read results by language: JSON files of `hf-echo evaluate ... --json`, and result files of mteb."""
+"""Read results by language: JSON files of `hf-echo evaluate ...
+--json`, and result files of mteb."""
 
 from __future__ import annotations
 
@@ -13,8 +14,9 @@ from ..utils.results import Table
 def read_result(file: str | Path) -> tuple[str, Table]:
     """(name of the benchmark, table with a row per language) of a result file.
 
-    A file of mteb (`TASK.json`) gives the task's name and its main score times 100, as `score`, of each subset of the
-    split test (or its only split). A file of this package gives its own name and the measures of its average.
+    A file of mteb (`TASK.json`) gives the task's name and its main score times 100, as `score`, of
+    each subset of the split test (or its only split). A file of this package gives its own name and
+    the measures of its average.
 
     Raises:
         FileNotFoundError: there is no such file.
@@ -53,7 +55,8 @@ def _of_mteb(file: Path, scores: dict[str, Any]) -> Table:
 
 
 def _language(subset: dict[str, Any]) -> str:
-    """The NLLB code of a subset; of a pair with English the other language's; else the subset's own name."""
+    """The NLLB code of a subset; of a pair with English the other language's;
+    else the subset's own name."""
     names = subset.get("languages", [])
     others = [name for name in names if not name.startswith("eng")]
     codes: set[str] = set()

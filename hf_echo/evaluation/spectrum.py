@@ -1,4 +1,5 @@
-"""Measures of Spectrum (OS 9): next sentences by the tower, multiple choice by NLL, rebuilt documents.
+"""Measures of Spectrum (OS 9): next sentences by the tower, multiple choice by NLL, rebuilt
+documents.
 
 `hf_echo.evaluation.benchmarks.choices` makes the questions of the paper's sets.
 """
@@ -34,7 +35,8 @@ Embed = Callable[[list, str], np.ndarray]
 
 @torch.no_grad()
 def tower_predictions(tower: Any, documents: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """(sentences, d) of each document -> (sentences, d), row i predicted from BOE and the first i sentences."""
+    """(sentences, d) of each document -> (sentences, d), row i predicted from BOE and the first i
+    sentences."""
     predictions = []
     with evaluating(tower):
         for document in documents:
@@ -50,9 +52,9 @@ def next_sentence_retrieval(
 ) -> dict[str, float]:
     """Accuracy in percent: {"prediction", "last_sentence", "mean_before", "chance", "questions"}.
 
-    A question is a place in a document with at least one sentence before and two not read yet: cosine chooses the next
-    sentence among all of the document but the last that was read. Two baselines need no model: the embedding of the
-    last sentence, and the mean of all before.
+    A question is a place in a document with at least one sentence before and two not read yet:
+    cosine chooses the next sentence among all of the document but the last that was read. Two
+    baselines need no model: the embedding of the last sentence, and the mean of all before.
     """
     points: dict[str, list[float]] = {
         "prediction": [],
@@ -63,7 +65,8 @@ def next_sentence_retrieval(
     for vectors, predicted in zip(documents, predictions, strict=True):
         unit = unit_length(vectors)
         for i in range(1, len(vectors) - 1):
-            # The next sentence is the first of the choices. The one before it, which was read last, is none.
+            # The next sentence is the first of the choices. The one before it, which was read last,
+            # is none.
             choices = np.concatenate([unit[i:], unit[: i - 1]])
             points["prediction"].append(_points(choices @ predicted[i]))
             points["last_sentence"].append(_points(choices @ vectors[i - 1]))
@@ -84,7 +87,8 @@ class Choice:
     """A question about a document.
 
     Attributes:
-        sentences: the document, in any language of the space, as texts or clips: what `encode` reads.
+        sentences: the document, in any language of the space, as texts or clips: what `encode`
+            reads.
         prompt: English text in front of the options, or its ids; empty for a plain continuation.
         options: English texts, or the letters of options that stand in the prompt.
         answer: number of the right one, from 0.
@@ -105,7 +109,8 @@ def choice_accuracy(
     encode: Embed,
     choices: Sequence[Choice],
 ) -> Table:
-    """Accuracy in percent by language of multiple choice: the option of the lowest negative log likelihood (OS 9.1).
+    """Accuracy in percent by language of multiple choice: the option of the lowest negative log
+    likelihood (OS 9.1).
 
     Args:
         model: a SpectrumForCausalLM.
@@ -156,11 +161,12 @@ def rebuild_bleu(
     references: Sequence[str],
     lengths: Sequence[int],
 ) -> Table:
-    """BLEU of documents rebuilt from their embeddings, by range of sentences and for all: the columns of OS Table 20.
+    """BLEU of documents rebuilt from their embeddings, by range of sentences and for all: the
+    columns of OS Table 20.
 
-    `bleu1` to `bleu4` are the precisions of n-grams as sacrebleu prints them, `bleu` is their geometric mean times the
-    brevity penalty. The table's own row says so: 99.9, 99.8, 99.7 and 99.6 beside 99.71 (cumulative figures would end
-    at BLEU-4 = BLEU).
+    `bleu1` to `bleu4` are the precisions of n-grams as sacrebleu prints them, `bleu` is their
+    geometric mean times the brevity penalty. The table's own row says so: 99.9, 99.8, 99.7 and 99.6
+    beside 99.71 (cumulative figures would end at BLEU-4 = BLEU).
 
     Args:
         lengths: sentences of each document.

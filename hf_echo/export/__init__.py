@@ -1,4 +1,5 @@
-"""Checkpoints in formats that others open: stock transformers, ONNX, OpenVINO, static embeddings."""
+"""Checkpoints in formats that others open: stock transformers, ONNX, OpenVINO,
+static embeddings."""
 
 from .folder import export_checkpoint
 

@@ -23,12 +23,13 @@ def export_checkpoint(
 
     Args:
         model: checkpoint or release of a text encoder: folder, Hub name or model of the package.
-        to: "stock": transformers and sentence-transformers; "onnx", "openvino": graphs in a folder of that name, with
-            what sentence-transformers' backend of that name reads; "static": a table of token vectors, distilled by
-            model2vec.
+        to: "stock": transformers and sentence-transformers; "onnx", "openvino": graphs in a folder
+            of that name, with what sentence-transformers' backend of that name reads; "static": a
+            table of token vectors, distilled by model2vec.
 
     Returns:
-        What was measured: of ONNX the cosine of the 8-bit graph, of static embeddings xsim beside that of the model.
+        What was measured: of ONNX the cosine of the 8-bit graph, of static embeddings xsim beside
+            that of the model.
 
     Raises:
         FileNotFoundError: no such model. ImportError: a package is missing.

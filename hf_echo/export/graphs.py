@@ -5,8 +5,8 @@
     onnx/*_quantized.onnx             the same in 8 bits, by the name that transformers.js looks for
     openvino/openvino_model.xml       as onnx/model.onnx
 
-Number and length of texts are free in all graphs. optimum, the usual way to these files, is not used: optimum-onnx 0.1
-needs transformers below 4.58 and optimum-intel 2.2 transformers below 5.6.
+Number and length of texts are free in all graphs. optimum, the usual way to these files, is not
+used: optimum-onnx 0.1 needs transformers below 4.58 and optimum-intel 2.2 transformers below 5.6.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ class SentenceGraph(nn.Module):
 
 
 def write_onnx(stock: Stock, folder: Path) -> dict[str, Any]:
-    """Write the ONNX files; returns {"cosine_8_bits"}, the mean cosine to the float32 graph over ten languages.
+    """Write the ONNX files; returns {"cosine_8_bits"}, the mean cosine to the float32 graph over
+    ten languages.
 
     Below `LEAST_COSINE` the 8-bit files are left out, with a warning.
 
@@ -93,11 +94,12 @@ def write_onnx(stock: Stock, folder: Path) -> dict[str, Any]:
 
 
 def write_8_bits(file: Path, small: Path) -> None:
-    """Write a graph with weights in 8 bits: matrices with a scale for each 128 of a column, token vectors with one.
+    """Write a graph with weights in 8 bits: matrices with a scale for each 128 of a column, token
+    vectors with one.
 
-    Activations keep their precision where a processor (or a browser) has no faster way, so that a text has the same
-    embedding in every batch. `quantize_dynamic` has one scale for all activations of a batch and one for all token
-    vectors, which costs more.
+    Activations keep their precision where a processor (or a browser) has no faster way, so that a
+    text has the same embedding in every batch. `quantize_dynamic` has one scale for all activations
+    of a batch and one for all token vectors, which costs more.
     """
     import onnx
     from onnxruntime.quantization.matmul_nbits_quantizer import (
@@ -157,7 +159,8 @@ def _rows_in_8_bits(graph: Any) -> None:
 
 
 def write_openvino(stock: Stock, folder: Path) -> dict[str, Any]:
-    """Write the graph of token states for OpenVINO, in float32: bf16 is a hint of the program that runs it."""
+    """Write the graph of token states for OpenVINO, in float32:
+    bf16 is a hint of the program that runs it."""
     with extra("openvino"):
         import openvino
 
@@ -236,7 +239,8 @@ def run_graph(file: Path, batch: dict[str, torch.Tensor]) -> np.ndarray:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without the exporter's notes about packages and axis names, its printed graphs, and the quantizer's notes."""
+    """Without the exporter's notes about packages and axis names, its printed graphs,
+    and the quantizer's notes."""
     disabled = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

@@ -1,8 +1,10 @@
-"""Static embeddings: a table of token vectors, whose mean is the embedding. Distilled from a model by model2vec.
+"""Static embeddings: a table of token vectors, whose mean is the embedding. Distilled from a model
+by model2vec.
 
-Frequent tokens count less: a token of probability p has the weight a / (a + p) (Arora et al., ICLR 2017). model2vec
-takes p from the token's place in the vocabulary, which a trimmed vocabulary does not sort by frequency; a Unigram
-tokenizer states p itself. Percent wrong of echo-nano on 100 meanings in ten languages: 59 with it, 78 with model2vec's.
+Frequent tokens count less: a token of probability p has the weight a / (a + p) (Arora et al., ICLR
+2017). model2vec takes p from the token's place in the vocabulary, which a trimmed vocabulary does
+not sort by frequency; a Unigram tokenizer states p itself. Percent wrong of echo-nano on 100
+meanings in ten languages: 59 with it, 78 with model2vec's.
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ def write_static(stock: Stock, model: str | Path, folder: Path) -> dict[str, Any
     """Write a SentenceTransformer of one StaticEmbedding.
 
     Returns:
-        {"xsim", "xsim_of_model", "dimensions", "tokens"}: percent of wrong nearest neighbours among translations.
+        {"xsim", "xsim_of_model", "dimensions", "tokens"}: percent of wrong nearest neighbours among
+        translations.
     """
     with extra("static"):
         from model2vec.distill import distill_from_model

@@ -1,11 +1,14 @@
-"""An Echo checkpoint in the classes of transformers and sentence-transformers, without code of its own.
+"""An Echo checkpoint in the classes of transformers and sentence-transformers, without code of its
+own.
 
-The backbone stands under its own model type, pooling and projection are modules of sentence-transformers, and prompts
-are plain text in `config_sentence_transformers.json`. Which server reads what: `FIELDS` in tests/export/test_stock.py.
+The backbone stands under its own model type, pooling and projection are modules of
+sentence-transformers, and prompts are plain text in `config_sentence_transformers.json`. Which
+server reads what: `FIELDS` in tests/export/test_stock.py.
 
-A BERT with a SentencePiece tokenizer, such as multilingual-e5-small, becomes the XLM-RoBERTa of the same weights:
-llama.cpp takes the tokenizer of every BERT for WordPiece. The two compute the same, but XLM-RoBERTa counts positions
-from behind the padding token, so its table of positions starts with unused rows.
+A BERT with a SentencePiece tokenizer, such as multilingual-e5-small, becomes the XLM-RoBERTa of the
+same weights: llama.cpp takes the tokenizer of every BERT for WordPiece. The two compute the same,
+but XLM-RoBERTa counts positions from behind the padding token, so its table of positions starts
+with unused rows.
 """
 
 from __future__ import annotations
@@ -37,9 +40,11 @@ from ..modeling.pooling_echo import POOLINGS
 from ..modeling.sentence_transformer_echo import DEFAULT_PROMPT, sentence_transformer_prompts
 from ..utils.files import read_json, write_json, write_text
 
-# Flags of sentence-transformers' poolings that an EchoEncoder does not have; servers expect each of them in the file.
+# Flags of sentence-transformers' poolings that an EchoEncoder does not have; servers expect each of
+# them in the file.
 OTHER_POOLING_FLAGS = ("pooling_mode_max_tokens", "pooling_mode_mean_sqrt_len_tokens")
-# The names of before sentence-transformers 6, which opens them too: vLLM and llama.cpp compare with these.
+# The names of before sentence-transformers 6, which opens them too: vLLM and llama.cpp compare with
+# these.
 MODULE = "sentence_transformers.models."
 
 
@@ -78,7 +83,8 @@ class Stock:
 
 
 def open_stock(model: str | Path) -> Stock:
-    """The parts of a stock folder from a checkpoint, release or model of the package, in float32."""
+    """The parts of a stock folder from a checkpoint, release or model of the package,
+    in float32."""
     encoder = encoder_of(open_checkpoint(model))
     config = encoder.config
     if config.prompts == "tokens":
@@ -129,7 +135,8 @@ def open_stock(model: str | Path) -> Stock:
 
 
 def model_for_auto_class(backbone: PreTrainedModel) -> PreTrainedModel | None:
-    """The model of a backbone that AutoModel opens, or sentence-transformers (the encoder of a T5); None: neither."""
+    """The model of a backbone that AutoModel opens, or sentence-transformers (the encoder of a T5);
+    None: neither."""
     config = backbone.config
     classes = MODEL_MAPPING.get(type(config), None)  # of AutoModel: one, several or none
     if type(backbone) in (classes if isinstance(classes, tuple) else (classes,)):
@@ -172,7 +179,8 @@ def as_xlm_roberta(bert: PreTrainedModel, pad: int) -> XLMRobertaModel:
 
 
 def show_character_map(file: Path) -> None:
-    """Repeat the character map of a Unigram tokenizer where llama.cpp reads it, which knows no other normalization.
+    """Repeat the character map of a Unigram tokenizer where llama.cpp reads it, which knows no
+    other normalization.
 
     `tokenizers` reads all steps and ignores the field.
     """
@@ -186,7 +194,8 @@ def show_character_map(file: Path) -> None:
 
 
 def write_stock(stock: Stock, folder: Path, *, weights: bool) -> None:
-    """Write the files of a stock folder; without `weights` only the graphs of `onnx/` or `openvino/` compute."""
+    """Write the files of a stock folder; without `weights` only the graphs of `onnx/` or
+    `openvino/` compute."""
     if weights:
         stock.backbone.save_pretrained(folder)
     else:

@@ -11,7 +11,8 @@ __all__ = ["space_folder", "write_metrics"]
 
 
 def space_folder() -> Path:
-    """Folder of the demo Space: `hf-echo push` sends it to the Hub, `hf-echo space` opens it on this machine."""
+    """Folder of the demo Space: `hf-echo push` sends it to the Hub,
+    `hf-echo space` opens it on this machine."""
     return Path(__file__).parent / "space"
 
 

@@ -1,8 +1,9 @@
 """Push a parallel dataset to the Hub as a version, with a card made from its statistics.
 
-The pushed folder is the output of `hf-echo data filter` (data/, stats.json, counts.json, recipe.yaml); a tag names the
-version. Statistics, splits and columns are those of the files at the time of the push, whoever changed them. The last
-lines of a card hold a digest of its text; if somebody changed the text since, it stays.
+The pushed folder is the output of `hf-echo data filter` (data/, stats.json, counts.json,
+recipe.yaml); a tag names the version. Statistics, splits and columns are those of the files at the
+time of the push, whoever changed them. The last lines of a card hold a digest of its text; if
+somebody changed the text since, it stays.
 """
 
 from __future__ import annotations
@@ -60,10 +61,11 @@ def write_card(
     version: str = "1.0",
     license: str | None = None,
 ) -> Path:
-    """Write README.md of a dataset folder, with the YAML header that `load_dataset` reads, and its stats.json.
+    """Write README.md of a dataset folder, with the YAML header that `load_dataset` reads, and its
+    stats.json.
 
-    A card that is there keeps the header fields that the files do not decide, and its text if somebody changed that.
-    Every file is read, so that the figures are those of the files.
+    A card that is there keeps the header fields that the files do not decide, and its text if
+    somebody changed that. Every file is read, so that the figures are those of the files.
     """
     tag_of(version)  # raises, before the files are read
     folder = Path(folder)
@@ -121,7 +123,8 @@ def _size_category(pairs: int) -> str:
 
 
 def _with_edits(folder: Path, text: str, new_fields: Set[str]) -> str:
-    """The new card with what somebody wrote into the old one, but for these fields of the header."""
+    """The new card with what somebody wrote into the old one,
+    but for these fields of the header."""
     from huggingface_hub import RepoCard
 
     path = folder / "README.md"
@@ -151,14 +154,16 @@ def _digest(card: str) -> str:
 def push_dataset(
     folder: str | Path, repo: str, *, version: str = "1.0", private: bool = False, **card: Any
 ) -> str:
-    """Write the card (`write_card`) and push the folder as one version; returns the address of the version."""
+    """Write the card (`write_card`) and push the folder as one version;
+    returns the address of the version."""
     check_repository(repo)
     write_card(folder, version=version, **card)
     return push(folder, repo, version=version, kind="dataset", private=private).url
 
 
 def _languages(statistics: Statistics) -> list[str]:
-    """Codes as the Hub has them, without code and mathematics, which the Hub does not count as languages."""
+    """Codes as the Hub has them, without code and mathematics,
+    which the Hub does not count as languages."""
     codes = set()
     for row in statistics.directions:
         codes |= {row["source_lang"], row["target_lang"]}

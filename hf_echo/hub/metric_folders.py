@@ -1,7 +1,9 @@
-"""Metrics for the `evaluate` library: xsim, xsim++, the ratio margin, the cross-lingual transfer (CLT) ratio.
+"""Metrics for the `evaluate` library: xsim, xsim++, the ratio margin, the cross-lingual transfer
+(CLT) ratio.
 
-`evaluate.load` opens each folder, from a disk or as a Space of the Hub. A metric needs evaluate and NumPy, not
-hf_echo: three of them share the search in `hf_echo/search/numpy_search.py`, which is copied into their folders.
+`evaluate.load` opens each folder, from a disk or as a Space of the Hub. A metric needs evaluate and
+NumPy, not hf_echo: three of them share the search in `hf_echo/search/numpy_search.py`, which is
+copied into their folders.
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ SEARCH = Path(__file__).parents[1] / "search" / "numpy_search.py"
 
 
 def write_metrics(out: str | Path) -> None:
-    """Write a folder for each of METRICS into `out`: what `evaluate.load` opens and `hf-echo push` sends.
+    """Write a folder for each of METRICS into `out`: what `evaluate.load` opens and `hf-echo push`
+    sends.
 
     Raises:
         ValueError: `out` is a file, or a folder that is not empty.

@@ -1,7 +1,9 @@
-"""Push a folder to the Hub as one version: one commit on `main`, one tag, checksums compared at the end.
+"""Push a folder to the Hub as one version: one commit on `main`, one tag, checksums compared at the
+end.
 
-A push that was interrupted at any point is completed by running it again: `main` is the version before or the new one,
-never a mixture. A version is never changed: the same content again does nothing, other content is refused.
+A push that was interrupted at any point is completed by running it again: `main` is the version
+before or the new one, never a mixture. A version is never changed: the same content again does
+nothing, other content is refused.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ BY_HUB = {".gitattributes"}  # written by the Hub itself
 
 @dataclass(frozen=True)
 class Pushed:
-    """What a push did: `status` is "pushed", or "unchanged" if the Hub had this version with this content."""
+    """What a push did: `status` is "pushed", or "unchanged" if the Hub had this version with this
+    content."""
 
     url: str
     tag: str
@@ -45,11 +48,12 @@ def push(
     private: bool = False,
     license: str | None = None,
 ) -> Pushed:
-    """Push a folder as `repo` ("org/name", created if it does not exist) and tag the commit `v{version}`.
+    """Push a folder as `repo` ("org/name", created if it does not exist) and tag the commit
+    `v{version}`.
 
-    The code blocks of the card (README.md in the folder) get this repository and tag, see `stamp`. Files are those of
-    `contents_of`; others that are on the Hub are deleted there. `kind` None decides by the files; `private` is of a new
-    repository; `license` is written into the card.
+    The code blocks of the card (README.md in the folder) get this repository and tag, see `stamp`.
+    Files are those of `contents_of`; others that are on the Hub are deleted there. `kind` None
+    decides by the files; `private` is of a new repository; `license` is written into the card.
     """
     from huggingface_hub import HfApi
 
@@ -93,7 +97,8 @@ def push(
 
 
 def ask_about_card(folder: str | Path, kind: str, *, license: str | None = None) -> str | None:
-    """What the Hub's validator says against the card, with the license of the push; None where it takes the card."""
+    """What the Hub's validator says against the card, with the license of the push;
+    None where it takes the card."""
     from huggingface_hub import RepoCard
 
     card = RepoCard((Path(folder) / "README.md").read_text(encoding="utf-8"))
@@ -117,7 +122,8 @@ def ask_about_card(folder: str | Path, kind: str, *, license: str | None = None)
 def differences(
     api: HfApi, folder: Path, files: Collection[str], repo: str, kind: str, revision: str
 ) -> list[str]:
-    """Files of a push (`files`) that are not the same here and on the Hub, by its checksums, and others that it has."""
+    """Files of a push (`files`) that are not the same here and on the Hub, by its checksums,
+    and others that it has."""
     report = api.verify_repo_checksums(repo, repo_type=kind, revision=revision, local_dir=folder)
     hub_files = api.list_repo_files(repo, repo_type=kind, revision=revision)
     different = {mismatch["path"] for mismatch in report.mismatches}
@@ -130,7 +136,8 @@ def _commit(
 ) -> str:
     """`main` becomes the files of the folder; returns its commit.
 
-    Not by `upload_folder`, which writes a large folder in several commits where hf_xet is installed.
+    Not by `upload_folder`, which writes a large folder in several commits where hf_xet is
+    installed.
     """
     from huggingface_hub import CommitOperationAdd, CommitOperationDelete
     from huggingface_hub.errors import HfHubHTTPError
@@ -166,7 +173,8 @@ def tag_of(version: str) -> str:
 
 
 def check_repository(repo: str) -> None:
-    """Raises ValueError for a name that is not OWNER/NAME of ASCII letters, digits, "-", "_" and "."."""
+    """Raises ValueError for a name that is not OWNER/NAME of ASCII letters, digits, "-",
+    "_" and "."."""
     from huggingface_hub.errors import HFValidationError
     from huggingface_hub.utils import validate_repo_id
 

@@ -1,7 +1,8 @@
-"""A release: encoder in the root folder, decoder in `decoder/`, tokenizer, lineage and card, ready for the Hub.
+"""A release: encoder in the root folder, decoder in `decoder/`, tokenizer, lineage and card, ready
+for the Hub.
 
-A folder saved by transformers carries the model code, so that it opens without this package. Checkpoints inside the
-package need no copy of the code (`code="installed"`).
+A folder saved by transformers carries the model code, so that it opens without this package.
+Checkpoints inside the package need no copy of the code (`code="installed"`).
 """
 
 from __future__ import annotations
@@ -58,7 +59,8 @@ def release_checkpoint(  # noqa: PLR0913 (the options of `hf-echo release`)
     license: str | None = None,
     leaks: str | Path | None = None,
 ) -> Path:
-    """Write the release of a training checkpoint, with a card written from the lineage, or its own if that was changed.
+    """Write the release of a training checkpoint, with a card written from the lineage, or its own
+    if that was changed.
 
     Arguments as in `hf-echo release --help`. "int8" has a scale per row, "int4" per 32 values
     (convolutions have 8 bits); they load in `dtype`. `leaks` is a report of `hf-echo data leaks`.
@@ -134,8 +136,8 @@ def release_speech(
     license: str | None = None,
     leaks: str | Path | None = None,
 ) -> Path:
-    """Write the release of a speech encoder, with the decoder and tokenizer of a checkpoint of its text space, or
-    none."""
+    """Write the release of a speech encoder, with the decoder and tokenizer of a checkpoint of its
+    text space, or none."""
     found_leaks = leak_reports(model, leaks)
     encoder, extractor = load_speech_encoder(model, device="cpu", dtype="fp32")
     encoder.to(pick_dtype(dtype, "cpu"))
@@ -157,7 +159,8 @@ def release_speech(
         extractor.save_pretrained(folder)
         if translator is not None:
             translator.decoder.save_pretrained(folder / DECODER_FOLDER)
-            # Not in the root: sentence-transformers would take the tokenizer for the encoder's processor.
+            # Not in the root: sentence-transformers would take the tokenizer for the encoder's
+            # processor.
             tokenizer.save_pretrained(folder / DECODER_FOLDER)
             write_compact(folder / DECODER_FOLDER / "tokenizer.json")
         store_few_bits(folder, matrix_dtype, None)
@@ -180,11 +183,12 @@ def release_speech(
 
 
 def leak_reports(model: str | Path, given: str | Path | None) -> list[dict[str, Any]]:
-    """Which test sentences stand in the training text: {train, test, test_texts, leaks} of each report.
+    """Which test sentences stand in the training text: {train, test, test_texts, leaks} of each
+    report.
 
     Args:
-        given: a report of `hf-echo data leaks --json`; None: those that `collect_data` wrote beside the training data
-            of the model's steps, as far as they are still there.
+        given: a report of `hf-echo data leaks --json`; None: those that `collect_data` wrote beside
+            the training data of the model's steps, as far as they are still there.
 
     Raises:
         FileNotFoundError: no such file. ValueError: it is no such report.
@@ -205,7 +209,8 @@ def leak_reports(model: str | Path, given: str | Path | None) -> list[dict[str, 
 
 
 def copy_own_card(model: str | Path, folder: Path) -> None:
-    """Copy the card of a checkpoint where somebody changed it; one that was only written from its lineage is not."""
+    """Copy the card of a checkpoint where somebody changed it;
+    one that was only written from its lineage is not."""
     place = Path(snapshot(model))
     card = place / "README.md"
     if not card.exists():
@@ -216,7 +221,8 @@ def copy_own_card(model: str | Path, folder: Path) -> None:
 
 
 def set_generation(config: GenerationConfig, settings: Mapping[str, Any]) -> None:
-    """Set fields of a generation configuration; raises ValueError for a field that it does not have."""
+    """Set fields of a generation configuration;
+    raises ValueError for a field that it does not have."""
     names = [name for name in config.to_dict() if not name.startswith("_")]
     names.append("rerank_weight")  # ours
     for name, value in settings.items():
@@ -229,7 +235,8 @@ def set_generation(config: GenerationConfig, settings: Mapping[str, Any]) -> Non
 
 
 def write_compact(file: Path) -> None:
-    """Rewrite a JSON file without line breaks and spaces: a tokenizer.json is half as large then."""
+    """Rewrite a JSON file without line breaks and spaces:
+    a tokenizer.json is half as large then."""
     if file.exists():
         file.write_text(
             json.dumps(read_json(file), ensure_ascii=False, separators=(",", ":")), encoding="utf-8"
@@ -237,7 +244,8 @@ def write_compact(file: Path) -> None:
 
 
 def leave_code_out(folder: Path, names: Sequence[str] = LOADED_BY_NAME) -> None:
-    """Remove the model code from a folder that the installed package reads; a checkpoint saved from it has it again."""
+    """Remove the model code from a folder that the installed package reads;
+    a checkpoint saved from it has it again."""
     for file in folder.rglob("*.py"):
         file.unlink()
     (folder / "installed_echo.py").write_text(

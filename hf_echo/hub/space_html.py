@@ -1,4 +1,5 @@
-"""HTML of the Space from space_parts.html.j2: the visitor's fonts draw; those of a plot library lack scripts."""
+"""HTML of the Space from space_parts.html.j2: the visitor's fonts draw;
+those of a plot library lack scripts."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ from typing import Any
 import numpy as np
 from jinja2 import Environment
 
-# Okabe and Ito's palette, without black and yellow: it can be told apart by colour-blind readers, on light and dark.
+# Okabe and Ito's palette, without black and yellow: it can be told apart by colour-blind readers,
+# on light and dark.
 COLOURS = ("#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9")
 SHAPES = ("circle", "square", "diamond")  # so that 18 languages look different
 WIDTH = 640
@@ -38,7 +40,8 @@ def table(
     caption: str = "",
     kinds: Sequence[str] = (),
 ) -> str:
-    """A table of texts; columns of numbers are set to the right. "text\\nsmall" has a small second line.
+    """A table of texts; columns of numbers are set to the right. "text\\nsmall" has a small second
+    line.
 
     `kinds` of the rows: "best" is tinted, "weak" dimmed, "" neither.
     """
@@ -57,8 +60,8 @@ def table(
 def heat_map(
     rows: Sequence[str], columns: Sequence[str], cosines: np.ndarray, links: set[tuple[int, int]]
 ) -> str:
-    """Words against words: 100 x cosine (rows, columns) in each cell, the darker the larger; links (i, j) are
-    outlined."""
+    """Words against words: 100 x cosine (rows, columns) in each cell, the darker the larger; links
+    (i, j) are outlined."""
     span = max(float(np.ptp(cosines)), 1e-9)
     strengths = (cosines - cosines.min()) / span
     cells = []
@@ -76,7 +79,8 @@ def heat_map(
 def scatter(
     points: np.ndarray, shares: np.ndarray, texts: Sequence[str], groups: Sequence[str]
 ) -> str:
-    """Numbered points (n, 2) in the colour of their group, and the list of the texts; shares (2,) of the variance."""
+    """Numbered points (n, 2) in the colour of their group, and the list of the texts;
+    shares (2,) of the variance."""
     # In the pixels of the plot, y downwards. One scale for both axes would waste most of the page.
     shares_of_axis = (points - points.min(0)) / np.maximum(np.ptp(points, axis=0), 1e-9)
     places = EDGE + shares_of_axis * (np.array([WIDTH, HEIGHT]) - 2 * EDGE)
@@ -97,7 +101,8 @@ def scatter(
 
 
 def _label_places(places: np.ndarray) -> list[tuple[float, float]]:
-    """Where each number stands: the first place around its point that covers no point and no other number."""
+    """Where each number stands: the first place around its point that covers no point and no other
+    number."""
     angles = np.arange(8) * np.pi / 4
     circle = np.stack([np.cos(angles), np.sin(angles)], axis=1)
     steps = np.concatenate([radius * circle for radius in (14, 22, 30, 40)])

@@ -1,4 +1,5 @@
-"""What the tabs of the Space compute: texts in, HTML out, without gradio. Wrong input is a ValueError of one line."""
+"""What the tabs of the Space compute: texts in, HTML out, without gradio.
+Wrong input is a ValueError of one line."""
 
 from __future__ import annotations
 
@@ -23,8 +24,9 @@ MAX_CHARACTERS = 20_000  # of one field: a page for everybody must not be blocke
 MAX_SENTENCES = 200
 MAX_TRANSLATED = 40  # 5 seconds on two busy cores; 200 would take half a minute
 MAX_WORDS = 60  # of a side of the heat map
-# Links of smaller cosines are not outlined. With echo-nano, on English, French and German of `hf-echo samples`, 98 % of
-# the links between translations are above it, and 5 % of those between sentences that have nothing in common.
+# Links of smaller cosines are not outlined. With echo-nano, on English, French and German of
+# `hf-echo samples`, 98 % of the links between translations are above it, and 5 % of those between
+# sentences that have nothing in common.
 WEAK_LINK = 0.6
 NEIGHBOURS = 4  # as in margin scoring (Artetxe and Schwenk 2019)
 NO_SPEECH = (
@@ -42,8 +44,8 @@ class SpaceViews:
     def __init__(
         self, model: str = "echo-nano", speech: str | Path | None = None, *, device: str = "cpu"
     ):
-        """Open a release with a decoder and a speech encoder of its space; of echo-nano that of the package, if it is
-        there."""
+        """Open a release with a decoder and a speech encoder of its space; of echo-nano that of the
+        package, if it is there."""
         self.translator, self.tokenizer = load_translator(model, device=device)
         self.encoder = self.translator.encoder
         self.speech_encoder: Any = None
@@ -91,7 +93,8 @@ class SpaceViews:
         )
 
     def align(self, source: str, target: str) -> str:
-        """Heat map of the cosines of two sentences' words; links of itermax that are not weak are outlined."""
+        """Heat map of the cosines of two sentences' words;
+        links of itermax that are not weak are outlined."""
         words_x, states_x, owner_x = self._words("First sentence", source)
         words_y, states_y, owner_y = self._words("Second sentence", target)
         similarity = token_similarity(states_x, states_y)
@@ -103,7 +106,8 @@ class SpaceViews:
         return html.heat_map(words_x, words_y, cosines, strong)
 
     def map(self, sentences: str) -> str:
-        """The sentences in the plane of their two first principal components, coloured by language."""
+        """The sentences in the plane of their two first principal components,
+        coloured by language."""
         texts, langs = read_sentences("Sentences", sentences)
         if len(texts) < 3:
             raise ValueError(f"Sentences has {len(texts)}: a map needs at least three")
@@ -156,7 +160,8 @@ class SpaceViews:
         return "".join(tables)
 
     def _words(self, field: str, text: str) -> tuple[list[str], np.ndarray, np.ndarray]:
-        """(words, (tokens, hidden) states of the last layer, (tokens,) word of each token) of one sentence."""
+        """(words, (tokens, hidden) states of the last layer,
+        (tokens,) word of each token) of one sentence."""
         texts, langs = read_sentences(field, text)
         if len(texts) > 1:
             raise ValueError(f"{field} has {len(texts)} lines: give one sentence")
@@ -197,7 +202,8 @@ def shown(view: Callable[..., str]) -> Callable[..., str]:
 def read_sentences(
     field: str, text: str | None, most: int = MAX_SENTENCES
 ) -> tuple[list[str], list[str | None]]:
-    """One sentence per line, and its language: "French: Le chat dort." or "fra_Latn: ..." names it, else None."""
+    """One sentence per line, and its language: "French: Le chat dort." or "fra_Latn:
+    ..." names it, else None."""
     text = text or ""
     if len(text) > MAX_CHARACTERS:
         raise ValueError(
@@ -218,7 +224,8 @@ def read_sentences(
 
 
 def split_language(line: str) -> tuple[str, str | None]:
-    """(sentence, language code) of "French: Le chat dort."; a line that names no language is returned whole."""
+    """(sentence, language code) of "French: Le chat dort.";
+    a line that names no language is returned whole."""
     # shorter prefixes are words: "So: what now?"
     match = re.fullmatch(r"([^:：]{4,40})[:：]\s*(\S.*)", line)
     if match is None:
@@ -235,7 +242,8 @@ def language_label(code: str | None) -> str:
 
 
 def word_spans(text: str, offsets: np.ndarray) -> np.ndarray:
-    """(words, 2) character spans of words and marks of punctuation; where a script writes no spaces, of tokens."""
+    """(words, 2) character spans of words and marks of punctuation;
+    where a script writes no spaces, of tokens."""
     spans = []
     for match in WORD.finditer(text):
         if not UNSPACED.search(match[0]):
@@ -252,7 +260,8 @@ def word_spans(text: str, offsets: np.ndarray) -> np.ndarray:
 
 
 def principal_plane(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """((n, 2) coordinates, (2,) share of the variance of each) by PCA; the largest coordinate of each is positive."""
+    """((n, 2) coordinates, (2,) share of the variance of each) by PCA;
+    the largest coordinate of each is positive."""
     centred = vectors - vectors.mean(0)
     left, singular, _ = np.linalg.svd(centred, full_matrices=False)
     points = left[:, :2] * singular[:2]

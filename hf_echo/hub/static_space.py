@@ -5,7 +5,8 @@
     model/              tokenizer and the graph in 8 bits, of `hf-echo export --to onnx`
     vendor/             transformers.js and the WebAssembly of ONNX Runtime, fetched by npm when the Space is written
 
-The hashes below are those of the packages that the page was tested with; npm fetches them, nothing of them is run here.
+The hashes below are those of the packages that the page was tested with; npm fetches them, nothing
+of them is run here.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ from ..utils.vectors import unit_length
 from .space_views import split_language
 
 PAGE = Path(__file__).with_name("page")
-# Package -> its sha512, and the files that the page needs. The version of the second is the one that the first names.
+# Package -> its sha512, and the files that the page needs. The version of the second is the one
+# that the first names.
 VENDORED = {
     "@huggingface/transformers@4.3.1": (
         "5+voSeUCFK6PCKlY15dPhNOKq3/zOTxDN7oC+Wy9dFb1QZ0TSQomZRRy7URRK8YRuUoE9fGMQTTPC5d/pWBJhA==",
@@ -50,7 +52,8 @@ LOADED = (
 
 
 def write_static_space(model: str | Path, out: str | Path) -> Path:
-    """Write the Space of a model; any server of files can serve the folder, and `hf-echo push` sends it to the Hub."""
+    """Write the Space of a model; any server of files can serve the folder,
+    and `hf-echo push` sends it to the Hub."""
     if shutil.which("npm") is None:
         raise FileNotFoundError(
             "npm is not in PATH: install Node.js, which fetches the JavaScript of the page"
@@ -69,7 +72,8 @@ def write_static_space(model: str | Path, out: str | Path) -> Path:
         for name in ("README.md", "tokenizer.json", "tokenizer_config.json"):
             shutil.copyfile(exported / name, folder / "model" / name)
         shutil.copyfile(graph, folder / LOADED[0])
-        # Not the type of the backbone: transformers.js would run a Llama as a decoder. An unknown type runs as it is.
+        # Not the type of the backbone: transformers.js would run a Llama as a decoder. An unknown
+        # type runs as it is.
         write_json(folder / "model" / "config.json", {"model_type": "echo"})
         prompts = read_json(exported / "config_sentence_transformers.json")
         language_names = set(OTHER_NAMES)
@@ -109,8 +113,8 @@ def _close_on_page(model: str) -> float:
 
 
 def close_cosine(vectors: np.ndarray, meanings: np.ndarray) -> float:
-    """The cosine that tells translations from other sentences: as many sentences have no translation at or above it as
-    have another sentence there.
+    """The cosine that tells translations from other sentences: as many sentences have no
+    translation at or above it as have another sentence there.
 
     Args:
         vectors: (n, d) unit rows. meanings: (n,) numbers; sentences of one number are translations.
@@ -128,7 +132,8 @@ def close_cosine(vectors: np.ndarray, meanings: np.ndarray) -> float:
 
 
 def vendor(folder: Path) -> None:
-    """Fetch the JavaScript and WebAssembly of the page, and check that they are what it was tested with."""
+    """Fetch the JavaScript and WebAssembly of the page, and check that they are what it was tested
+    with."""
     for package, (expected, names) in VENDORED.items():
         with TemporaryDirectory() as place:
             # npm fetches the package as an archive; nothing of it is run.

@@ -1,7 +1,8 @@
 """What a push uploads of a folder (an allow-list), and why it refuses a folder.
 
-Files that no model, dataset or Space consists of are left out and listed. Links, hidden files, pickles, the state of a
-training run, access tokens and paths of this machine are refused, so that somebody looks at them.
+Files that no model, dataset or Space consists of are left out and listed. Links, hidden files,
+pickles, the state of a training run, access tokens and paths of this machine are refused, so that
+somebody looks at them.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ TRAINING_STATE = [
 ]
 IGNORED = {".git", ".cache", "__pycache__", ".gitattributes"}  # of git, Python and the Hub's client
 PAPERS = ["README.md", "LICENSE", "LICENSE.*", "NOTICE", "NOTICE.*"]
-# Names in a model's root and in MODEL_FOLDERS. Other Python code goes up where a configuration names it.
+# Names in a model's root and in MODEL_FOLDERS. Other Python code goes up where a configuration
+# names it.
 CODE = tuple(file.name for file in (Path(__file__).parents[1] / "modeling").glob("*_*.py"))
 MODEL_FILES = (
     *PAPERS,
@@ -126,14 +128,15 @@ BINARY = {
     ".flac",
 }
 LARGEST_TEXT = 5_000_000  # bytes; larger files are vocabularies and tables, which name no paths
-# An absolute path that starts in a usual place of Linux, macOS or Windows; addresses such as https://x/home/ are not,
-# nor is the home of programs in WebAssembly.
+# An absolute path that starts in a usual place of Linux, macOS or Windows; addresses such as
+# https://x/home/ are not, nor is the home of programs in WebAssembly.
 LOCAL_PATH = re.compile(
     r"(?<![\w.:/~-])(?!/home/web_user\b)(?:/(?:home|root|Users|mnt|tmp|data|work|scratch|var|opt)/[\w.-]+|[A-Z]:\\\\?Users\\)"
 )
-# Hugging Face, OpenAI and Anthropic, AWS, GitHub, GitLab, Slack, Google, private keys, JSON Web Tokens, passwords in
-# addresses, and a long value with digits beside a word such as "password". A known scanner, detect-secrets 1.5, misses
-# the first two of these, and takes 17 seconds for the tokenizer.json of echo-nano.
+# Hugging Face, OpenAI and Anthropic, AWS, GitHub, GitLab, Slack, Google, private keys, JSON Web
+# Tokens, passwords in addresses, and a long value with digits beside a word such as "password". A
+# known scanner, detect-secrets 1.5, misses the first two of these, and takes 17 seconds for the
+# tokenizer.json of echo-nano.
 TOKEN = re.compile(
     r"\b(?:hf|api_org)_[A-Za-z0-9]{20,}|\bsk-[\w-]{20,}|\b(?:AKIA|ASIA)[0-9A-Z]{16}\b|\bgh[pousr]_[A-Za-z0-9]{30,}"
     r"|\bgithub_pat_\w{30,}|\bglpat-[\w-]{20,}|\bxox[abeoprs]-[\w-]{10,}|\bAIza[\w-]{35}"
@@ -147,7 +150,8 @@ LANGUAGE = re.compile(r"[a-z]{2,3}(-[A-Za-z]+)?|multilingual|code")
 
 @dataclass(frozen=True)
 class Contents:
-    """What a push makes of a folder: relative paths that go up, that are left out, and why it must not be pushed."""
+    """What a push makes of a folder: relative paths that go up, that are left out,
+    and why it must not be pushed."""
 
     kind: str
     files: list[Path]
@@ -172,7 +176,8 @@ def kind_of(folder: str | Path) -> str:
 def contents_of(
     folder: str | Path, kind: str | None = None, *, license: str | None = None
 ) -> Contents:
-    """Look through a folder before a push, without asking the Hub; `kind` None decides by the files."""
+    """Look through a folder before a push, without asking the Hub;
+    `kind` None decides by the files."""
     folder = Path(folder)
     if not folder.is_dir():
         raise FileNotFoundError(f"no folder {folder}")
@@ -196,7 +201,8 @@ def contents_of(
 
 
 def _walk(folder: Path, problems: list[str]) -> Iterator[Path]:
-    """The regular files of a folder, sorted; links and hidden files become problems and are not followed."""
+    """The regular files of a folder, sorted; links and hidden files become problems and are not
+    followed."""
     for place, folder_names, file_names in os.walk(folder):
         inner_folders = []
         for name in sorted({*folder_names, *file_names} - IGNORED):
@@ -263,7 +269,8 @@ def _text_of(file: Path) -> str:
 
 
 def _named_code(folder: Path, files: list[Path], problems: list[str]) -> set[Path]:
-    """The Python files that a model's configurations name, and those that these import; missing ones are problems."""
+    """The Python files that a model's configurations name, and those that these import;
+    missing ones are problems."""
     # (module, the folder of what names it, why), to be looked up.
     modules: list[tuple[str, Path, str]] = []
     for config in files:
@@ -301,7 +308,8 @@ def _module_of(class_name: str) -> str:
 
 
 def _names_of_code(config: Any) -> Iterator[str]:
-    """Classes in `auto_map` and in custom pipelines; those of other repositories ("org/name--file.Class") are not."""
+    """Classes in `auto_map` and in custom pipelines;
+    those of other repositories ("org/name--file.Class") are not."""
     yield from (name for name in auto_map_names(config) if "--" not in name)
     yield from (pipeline["impl"] for pipeline in config.get("custom_pipelines", {}).values())
 

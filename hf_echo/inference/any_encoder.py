@@ -1,4 +1,5 @@
-"""Open an Echo checkpoint or any SentenceTransformer as one callable (texts, lang) -> embeddings."""
+"""Open an Echo checkpoint or any SentenceTransformer as one callable
+(texts, lang) -> embeddings."""
 
 from __future__ import annotations
 
@@ -30,16 +31,19 @@ logger = logging.getLogger(__name__)
 def any_encoder(
     name_or_path: str, *, dtype: str = "auto", max_tokens: int | None = None, on_long: str = "warn"
 ) -> Callable[..., np.ndarray]:
-    """Open an encoder: (texts, lang) -> (n, d) embeddings, for an Echo checkpoint or any SentenceTransformer.
+    """Open an encoder: (texts, lang) -> (n, d) embeddings, for an Echo checkpoint or any
+    SentenceTransformer.
 
     Echo checkpoints use the fast `encode`, and show their progress with `progress=True`.
 
     Args:
         name_or_path: folder or Hub name.
-        dtype: "auto", "bf16" or "fp32"; "auto" is for other models the dtype that they were saved in.
-        max_tokens: most padded tokens per batch; for other models it sets the number of texts of the full length.
-        on_long: for texts longer than the model's limit: "warn" truncates them, "error" raises, "split" (of Echo
-            checkpoints only) averages their pieces.
+        dtype: "auto", "bf16" or "fp32"; "auto" is for other models the dtype that they were saved
+            in.
+        max_tokens: most padded tokens per batch; for other models it sets the number of texts of
+            the full length.
+        on_long: for texts longer than the model's limit: "warn" truncates them, "error" raises,
+            "split" (of Echo checkpoints only) averages their pieces.
 
     Raises:
         FileNotFoundError: there is no such model.
@@ -56,7 +60,8 @@ def any_encoder(
 def _other(
     name: str, dtype: str, max_tokens: int | None, on_long: str
 ) -> Callable[..., np.ndarray]:
-    """A model of sentence-transformers; its prompts are used where one has the name of the language."""
+    """A model of sentence-transformers; its prompts are used where one has the name of the
+    language."""
     from sentence_transformers import SentenceTransformer
 
     from .modular import is_modular, modular_encoder, open_modular
@@ -110,9 +115,11 @@ def _other(
 
 @dataclass(frozen=True)
 class NamedEncoder:
-    """(texts, lang) -> (n, d) embeddings by a model that each process opens by its name, once; fields of `any_encoder`.
+    """(texts, lang) -> (n, d) embeddings by a model that each process opens by its name, once;
+    fields of `any_encoder`.
 
-    It can be sent to other processes and machines, which `any_encoder` cannot: that one holds the weights.
+    It can be sent to other processes and machines, which `any_encoder` cannot: that one holds the
+    weights.
     """
 
     model: str
@@ -136,7 +143,8 @@ def _opened(encoder: NamedEncoder) -> Callable[..., np.ndarray]:
 def _long_rows(
     model: SentenceTransformer, texts: list[str], limit: int, lang: str | None
 ) -> list[int]:
-    """Rows of more than `limit` tokens. A token has at least one byte, so only long texts are tokenized."""
+    """Rows of more than `limit` tokens. A token has at least one byte,
+    so only long texts are tokenized."""
     candidates = [row for row, text in enumerate(texts) if len(text.encode()) > limit - 8]
     tokenizer = getattr(model, "tokenizer", None)
     # a modular encoder has one per language
@@ -152,7 +160,8 @@ def _long_rows(
 
 
 def is_echo(name: str) -> bool:
-    """Whether a model is an Echo encoder without modules (such as Dense) beside those of its configuration."""
+    """Whether a model is an Echo encoder without modules (such as Dense) beside those of its
+    configuration."""
     try:
         config = AutoConfig.from_pretrained(name)
         if config.model_type != "echo":

@@ -1,7 +1,8 @@
 """Embed what many threads ask for, in batches by token budget (`serve.py` puts it on the network).
 
-The texts of all requests wait in one queue. One thread takes them from the requests in turn, so that a large request
-does not hold up small ones, until the budget is reached, and embeds them together.
+The texts of all requests wait in one queue. One thread takes them from the requests in turn, so
+that a large request does not hold up small ones, until the budget is reached, and embeds them
+together.
 """
 
 from __future__ import annotations
@@ -39,11 +40,13 @@ class TooLong(ValueError):
 
 
 class PromptedModel:
-    """An Echo checkpoint or any SentenceTransformer: token counts and embeddings of texts behind prompts.
+    """An Echo checkpoint or any SentenceTransformer: token counts and embeddings of texts behind
+    prompts.
 
     Attributes:
         name: that of a folder is without its path.
-        prompts: {name: text in front of a text}; default: name of the one without a choice, or None.
+        prompts: {name: text in front of a text}; default: name of the one without a choice, or
+            None.
         size: of an embedding; limit: longest text in tokens, prompt included.
     """
 
@@ -94,7 +97,8 @@ class PromptedModel:
         return [len(ids) for ids in encoded["input_ids"]]
 
     def embed(self, texts: list[str], prompts: list[str], *, split: bool = False) -> np.ndarray:
-        """(texts, size) float32; texts over the limit are truncated, or with `split` the means of their pieces."""
+        """(texts, size) float32; texts over the limit are truncated,
+        or with `split` the means of their pieces."""
         if self.is_echo:
             on_long = "split" if split else "warn"
             prompted = [prompt + text for text, prompt in zip(texts, prompts)]
@@ -110,7 +114,8 @@ class PromptedModel:
         return vectors
 
     def _embed_pieces(self, texts: list[str], prompts: list[str]) -> np.ndarray:
-        """As `encode` with on_long="split", of a SentenceTransformer: means weighted by the tokens of the pieces."""
+        """As `encode` with on_long="split", of a SentenceTransformer:
+        means weighted by the tokens of the pieces."""
         pieces = []
         piece_prompts = []
         owners = []
@@ -184,7 +189,8 @@ class Job:
 class Batcher:
     """The queue, and the thread that empties it.
 
-    `max_tokens` are embedded together, a longer text alone; at most `max_waiting` texts are in the queue.
+    `max_tokens` are embedded together, a longer text alone; at most `max_waiting` texts are in the
+    queue.
     """
 
     def __init__(self, model: PromptedModel, max_tokens: int = 8_192, max_waiting: int = 8_192):
@@ -279,7 +285,8 @@ class Batcher:
                 job.done.set_result((ordered, tokens))
 
     def _vectors(self, batch: list[tuple[Job, int]]) -> np.ndarray:
-        """(rows of the batch, size); texts to be split are embedded apart from those that are truncated."""
+        """(rows of the batch, size); texts to be split are embedded apart from those that are
+        truncated."""
         vectors = np.zeros((len(batch), self.model.size), np.float32)
         for split in (False, True):
             places = []

@@ -1,6 +1,8 @@
-"""Rows of embeddings in files, in order: for mining and `encode_file`, which read all rows from first to last.
+"""Rows of embeddings in files, in order: for mining and `encode_file`, which read all rows from
+first to last.
 
-`EmbeddingStore` takes four times as long to write and read a million rows, and holds their keys in memory.
+`EmbeddingStore` takes four times as long to write and read a million rows, and holds their keys in
+memory.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ from ..utils.files import make_once
 def encoded(
     encode: Callable[[list[str], Any], Any], texts: list[str], lang: Any, what: str | None = None
 ) -> Any:
-    """The embeddings of texts in one language: (len(texts), d) float32, dense or CSR. `what` names them in an error."""
+    """The embeddings of texts in one language: (len(texts), d) float32, dense or CSR.
+    `what` names them in an error."""
     rows = encode(texts, lang)
     if hasattr(rows, "detach"):
         rows = rows.detach().float().cpu()  # numpy has no bfloat16
@@ -41,9 +44,11 @@ def encode_shards(
     executor: LocalExecutor | RayExecutor | None = None,
     label: str = "Encoding",
 ) -> list[np.ndarray]:
-    """Write `make(start, stop)` for each shard of rows that has no file yet; return memory-mapped arrays, in order.
+    """Write `make(start, stop)` for each shard of rows that has no file yet; return memory-mapped
+    arrays, in order.
 
-    Float32, as margins compare near neighbours: float16 changes the scores of mined pairs by up to 8e-5.
+    Float32, as margins compare near neighbours: float16 changes the scores of mined pairs by up to
+    8e-5.
     """
     executor = executor or LocalExecutor(False)
     shards = [

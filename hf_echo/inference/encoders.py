@@ -11,10 +11,12 @@ Encode = Callable[..., Any]  # (texts, lang) -> (len(texts), d) numpy, torch or 
 
 
 def tfidf_encoder(fit_texts: Iterable[str], *, max_features: int | None = None) -> Encode:
-    """TF-IDF encoder on lower-case character 2- to 5-grams within words: a baseline that uses spelling only.
+    """TF-IDF encoder on lower-case character 2- to 5-grams within words: a baseline that uses
+    spelling only.
 
-    `fit_texts` (texts of all languages) give the vocabulary and document frequencies. The embeddings are sparse, and
-    `xsim` searches them without reduction; with a truncated SVD the baseline would be weaker.
+    `fit_texts` (texts of all languages) give the vocabulary and document frequencies. The
+    embeddings are sparse, and `xsim` searches them without reduction; with a truncated SVD the
+    baseline would be weaker.
     """
     from sklearn.feature_extraction.text import TfidfVectorizer
 

@@ -1,7 +1,7 @@
 """Whether translations say what their sources say: the cosine of the two embeddings.
 
-A decoder of sentence embeddings writes fluent nonsense for what its vector does not hold, such as long sentences of
-news. The embedding of what it wrote is then far from that of the source.
+A decoder of sentence embeddings writes fluent nonsense for what its vector does not hold, such as
+long sentences of news. The embedding of what it wrote is then far from that of the source.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ def cosines_to_sources(
     source_lang: Any,
     target_lang: str = ENGLISH,
 ) -> np.ndarray:
-    """(n,) float32 cosines between sources (texts, or their embeddings) and translations; 1 where a side is blank."""
+    """(n,) float32 cosines between sources (texts, or their embeddings) and translations;
+    1 where a side is blank."""
     is_vectors = isinstance(sources, np.ndarray)
     x = sources if is_vectors else encode(model, tokenizer, sources, source_lang)
     y = encode(model, tokenizer, written, target_lang)
@@ -50,7 +51,8 @@ def warn_of_far_translations(
     source_lang: Any,
     target_lang: str,
 ) -> None:
-    """One line of the log about translations whose embedding is far from that of the source; arguments as above.
+    """One line of the log about translations whose embedding is far from that of the source;
+    arguments as above.
 
     Only a model that embeds text and translates by its embedding alone is asked.
     """

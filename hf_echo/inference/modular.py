@@ -24,7 +24,8 @@ def is_modular(name: str) -> bool:
 def open_modular(
     name: str | Path, languages: list[str] | None = None, **options: Any
 ) -> SentenceTransformer:
-    """A modular encoder as SentenceTransformer, with all languages or some, by the code of this package.
+    """A modular encoder as SentenceTransformer, with all languages or some, by the code of this
+    package.
 
     Raises:
         FileNotFoundError: this is no modular encoder, or a file of a language is missing.
@@ -45,7 +46,8 @@ def open_modular(
 
 
 def modular_encoder(model: Any, *, batch_size: int = 32) -> Encode:
-    """Encoder (texts, lang) -> embeddings; without lang, the language of each text is identified."""
+    """Encoder (texts, lang) -> embeddings; without lang, the language of each text is
+    identified."""
 
     def encode(texts: list[str], lang: str | None = None) -> Any:
         texts = texts_of(texts)

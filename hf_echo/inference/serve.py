@@ -1,13 +1,16 @@
-"""Serve embeddings over HTTP on one machine: OpenAI's `/v1/embeddings` and `/v1/models`, TEI's `/embed` and `/info`.
+"""Serve embeddings over HTTP on one machine: OpenAI's `/v1/embeddings` and `/v1/models`, TEI's
+`/embed` and `/info`.
 
-    POST /v1/embeddings {"model": "any", "input": ["Bonjour"], "encoding_format": "base64", "dimensions": 256}
+    POST /v1/embeddings {"model": "any", "input": ["Bonjour"], "encoding_format": "base64",
+    "dimensions": 256}
     POST /embed         {"inputs": ["Bonjour"], "normalize": true}
     GET  /v1/models, /info, /health, /metrics (Prometheus)
 
-Both POST routes also read `truncate` or `on_long`, and `prompt_name`: a prompt of the model, such as "query" or a
-language. Concurrent requests share batches (`batcher.py`). Bad ones get 400 (no JSON, or a wrong value), 401 (no
-token), 404 (an unknown model, where several are served), 413 (a body, a list or a text too long) or 429 (the queue is
-full). Sources: https://platform.openai.com/docs/api-reference/embeddings, and docs/openapi.json of
+Both POST routes also read `truncate` or `on_long`, and `prompt_name`: a prompt of the model, such
+as "query" or a language. Concurrent requests share batches (`batcher.py`). Bad ones get 400 (no
+JSON, or a wrong value), 401 (no token), 404 (an unknown model, where several are served), 413
+(a body, a list or a text too long) or 429 (the queue is full). Sources:
+https://platform.openai.com/docs/api-reference/embeddings, and docs/openapi.json of
 https://github.com/huggingface/text-embeddings-inference
 """
 
@@ -77,7 +80,8 @@ TEI_TYPES = {429: "Overloaded", 500: "Backend", 503: "Unhealthy"}
 
 
 def _texts(value: Any, info: ValidationInfo) -> list[str]:
-    """The texts of a request, one or a list; messages name the place in the JSON, such as input[2]."""
+    """The texts of a request, one or a list; messages name the place in the JSON,
+    such as input[2]."""
     name = info.field_name
     if not isinstance(value, (str, list)):
         raise ValueError(f"{name} is {_in_json(value)}: send a text or a list of texts")
@@ -129,7 +133,8 @@ class OfTEI(Asked):
 
 
 class Guard:
-    """ASGI middleware: asks for the bearer token, and refuses a body of more than `max_body` bytes."""
+    """ASGI middleware: asks for the bearer token, and refuses a body of more than `max_body`
+    bytes."""
 
     def __init__(self, app: Any, token: str | None, max_body: int):
         self.app = app
@@ -284,7 +289,8 @@ def wrong(field: str, message: str, status: int = 400, code: str | None = None) 
 
 
 def on_long_of(asked: Asked, default: OnLong) -> OnLong:
-    """What happens to texts over the limit: `on_long`, or TEI's `truncate`, or what the server does."""
+    """What happens to texts over the limit: `on_long`, or TEI's `truncate`,
+    or what the server does."""
     if asked.truncate is None:
         return asked.on_long or default
     from_truncate: OnLong = "truncate" if asked.truncate else "error"
@@ -295,7 +301,8 @@ def on_long_of(asked: Asked, default: OnLong) -> OnLong:
 
 
 class Service:
-    """Models behind their queues, and what all routes share: the checks of a request, and its embeddings.
+    """Models behind their queues, and what all routes share: the checks of a request, and its
+    embeddings.
 
     Args:
         batchers: one for each model; the first answers requests that name none.
@@ -494,11 +501,13 @@ def serve(  # noqa: PLR0913 (the options of `hf-echo serve`)
     max_texts: int,
     max_body: int,
 ) -> None:
-    """Serve models until SIGTERM or SIGINT, after which accepted requests are still answered; then the exit code is 0.
+    """Serve models until SIGTERM or SIGINT, after which accepted requests are still answered; then
+    the exit code is 0.
 
     Args:
         port: 0 is any free one; a line on stderr has the address.
-        device: of all models; None is that of `hf_echo.utils.devices`, CUDA if available, or the CPU.
+        device: of all models; None is that of `hf_echo.utils.devices`, CUDA if available, or the
+            CPU.
         batch_tokens, queue: as `max_tokens` and `max_waiting` of `Batcher`, for each model.
         cors_origin: origins, such as https://example.org, whose pages may send requests.
         truncate: long texts, where a request does not say whether.

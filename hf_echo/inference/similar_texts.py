@@ -1,4 +1,5 @@
-"""Clusters of similar texts by their words alone: a batch from one cluster has hard negatives, which cost nothing."""
+"""Clusters of similar texts by their words alone:
+a batch from one cluster has hard negatives, which cost nothing."""
 
 from __future__ import annotations
 
@@ -19,8 +20,9 @@ def text_clusters(
 ) -> np.ndarray:
     """(texts,) the cluster of each text, from 0 to number - 1.
 
-    k-means over weighted means of token vectors (smooth inverse frequency, https://openreview.net/forum?id=SyK00v5xx).
-    No layer is run: half a million sentences take less than a minute. Equal texts share a cluster.
+    k-means over weighted means of token vectors (smooth inverse frequency,
+    https://openreview.net/forum?id=SyK00v5xx). No layer is run: half a million sentences take less
+    than a minute. Equal texts share a cluster.
 
     Args:
         token_vectors: (vocabulary, d), the input embeddings of a model with this tokenizer.

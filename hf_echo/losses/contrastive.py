@@ -1,7 +1,9 @@
-"""Contrastive loss (InfoNCE) with an additive margin on the positive and a guide that filters false negatives.
+"""Contrastive loss (InfoNCE) with an additive margin on the positive and a guide that filters false
+negatives.
 
-Cosines and softmax are computed in float32 (float64 for float64 inputs) even under autocast: at logit scale 100, a
-bfloat16 cosine changes the logit by up to 0.4. `gather.py` collects the embeddings of several processes.
+Cosines and softmax are computed in float32 (float64 for float64 inputs) even under autocast: at
+logit scale 100, a bfloat16 cosine changes the logit by up to 0.4. `gather.py` collects the
+embeddings of several processes.
 """
 
 from __future__ import annotations
@@ -32,29 +34,32 @@ def contrastive_loss(  # noqa: PLR0913 (the symbols of OS Eq. 2 and 3)
     exclude: Tensor | None = None,
     offset: int = 0,
 ) -> Tensor:
-    """Contrastive loss (InfoNCE) of one direction, source -> target (Omnilingual SONAR Eq. 2-3, ECHO Eq. 1-2).
+    """Contrastive loss (InfoNCE) of one direction, source -> target (Omnilingual SONAR Eq. 2-3,
+    ECHO Eq. 1-2).
 
     Mean over the sources of `-log( e^p / (e^p + sum_j e^(logit_scale * cos(x_i, y_j))) )` with
-    `p = logit_scale * (cos(x_i, y_i) - margin)`; the sum runs over the negatives j that the filter keeps.
-    ECHO's Eq. 1 omits the logarithm; InfoNCE has it.
+    `p = logit_scale * (cos(x_i, y_i) - margin)`; the sum runs over the negatives j that the filter
+    keeps. ECHO's Eq. 1 omits the logarithm; InfoNCE has it.
 
     Args:
         source: (n, d), the rows of this process, of any length (the loss uses cosines).
-        target: (N, d), all rows, possibly gathered over processes. The translation of `source[i]` is
-            `target[offset + i]`; the other rows are its candidate negatives.
+        target: (N, d), all rows, possibly gathered over processes. The translation of `source[i]`
+            is `target[offset + i]`; the other rows are its candidate negatives.
         logit_scale: the papers' tau, 100.
         margin: subtracted from the positive only.
-        margin_space: "cosine" subtracts the margin from the cosine, as LaBSE (https://arxiv.org/abs/2007.01852);
-            "logit" subtracts it from the scaled cosine, as Eq. 2 is printed (there, 0.3 has little effect).
-        guide_source, guide_target: (n, g) and (N, g), embeddings of the same sentences by a frozen encoder, both
-            or neither. They switch on `guide_filter`.
+        margin_space: "cosine" subtracts the margin from the cosine, as LaBSE
+            (https://arxiv.org/abs/2007.01852); "logit" subtracts it from the scaled cosine, as Eq.
+            2 is printed (there, 0.3 has little effect).
+        guide_source, guide_target: (n, g) and (N, g), embeddings of the same sentences by a frozen
+            encoder, both or neither. They switch on `guide_filter`.
         radius: r of Eq. 3, used only with a guide; `math.inf` keeps every negative.
-        exclude: (n, N) bool, True = never a negative, such as a second copy of the translation. Entries of
-            positives are ignored, so `ids[:, None] == all_ids` works.
+        exclude: (n, N) bool, True = never a negative, such as a second copy of the translation.
+            Entries of positives are ignored, so `ids[:, None] == all_ids` works.
         offset: index in `target` of the translation of `source[0]`.
 
     Returns:
-        Scalar, the mean over the n local rows. Rows without negatives count with loss 0; no rows give 0.
+        Scalar, the mean over the n local rows. Rows without negatives count with loss 0; no rows
+        give 0.
 
     Example:
         >>> import torch
@@ -75,20 +80,23 @@ def contrastive_loss(  # noqa: PLR0913 (the symbols of OS Eq. 2 and 3)
 def guide_filter(
     guide_source: Tensor, guide_target: Tensor, *, radius: float = 0.5, offset: int = 0
 ) -> Tensor:
-    """Select the negatives of each source by the similarities of a guide encoder (Omnilingual SONAR Eq. 3).
+    """Select the negatives of each source by the similarities of a guide encoder
+    (Omnilingual SONAR Eq. 3).
 
-    As in GISTEmbed (https://arxiv.org/abs/2402.16829), target j is a negative of source i if and only if
-    `cos(gx_i, gy_j) < radius * cos(gx_i, gy_i)`.
+    As in GISTEmbed (https://arxiv.org/abs/2402.16829), target j is a negative of source i if and
+    only if `cos(gx_i, gy_j) < radius * cos(gx_i, gy_i)`.
 
-    Eq. 3 assumes that the guide gives translations a positive cosine. If a cosine c is <= 0 (a wrong pair, or a
-    language that the guide does not know), the formula is applied as printed, with a UserWarning. Then only targets
-    with cosine < radius * c <= 0 remain, perhaps none. For radius < 1 some of them may be closer to the source than
-    its translation is, and a larger radius keeps fewer of them, not more. A guide whose cosines are all high leaves no
-    negatives unless the radius is near 1: where more than nine in ten sources have none, a UserWarning says so.
+    Eq. 3 assumes that the guide gives translations a positive cosine. If a cosine c is <= 0 (a
+    wrong pair, or a language that the guide does not know), the formula is applied as printed, with
+    a UserWarning. Then only targets with cosine < radius * c <= 0 remain, perhaps none. For radius
+    < 1 some of them may be closer to the source than its translation is, and a larger radius keeps
+    fewer of them, not more. A guide whose cosines are all high leaves no negatives unless the
+    radius is near 1: where more than nine in ten sources have none, a UserWarning says so.
 
     Args:
         guide_source: (n, g), embeddings of the sources.
-        guide_target: (N, g), embeddings of the targets; the translation of row i is at `offset + i`.
+        guide_target: (N, g), embeddings of the targets; the translation of row i is at `offset +
+            i`.
         radius: r >= 0. 1 is GISTEmbed's rule, smaller is stricter, `math.inf` disables the filter.
 
     Returns:
@@ -134,7 +142,8 @@ def _warn_of_unsuited_guide(positive: Tensor, kept: Tensor, radius: float) -> No
 
 
 def cosine(x: Tensor, y: Tensor) -> Tensor:
-    """Cosines of all pairs of rows, (n, d) and (N, d) -> (n, N), in float32 or wider even under autocast."""
+    """Cosines of all pairs of rows, (n, d) and (N, d) -> (n, N),
+    in float32 or wider even under autocast."""
     with torch.autocast(x.device.type, enabled=False):
         x, y = widened(x, y)
         return F.normalize(x, dim=-1) @ F.normalize(y, dim=-1).T
@@ -167,7 +176,8 @@ def _dropped(
 
 
 def _softmax_loss(logits: Tensor, dropped: Tensor, margin_logit: float, offset: int) -> Tensor:
-    """Mean cross-entropy over the rows of (n, >= offset + n) logits, the positive of row i at offset + i."""
+    """Mean cross-entropy over the rows of (n, >= offset + n) logits,
+    the positive of row i at offset + i."""
     positives = torch.arange(len(logits), device=logits.device) + offset
     if margin_logit:
         margins = torch.zeros_like(logits)

@@ -11,8 +11,8 @@ from .dtypes import widened
 def cosine_loss(source: Tensor, target: Tensor) -> Tensor:
     """Mean over the batch of `1 - cos(source_i, target_i)` (LASER3; Modular Sentence Encoders 3.2).
 
-    `CosineSimilarityLoss` of sentence-transformers is another loss: the square of `cos - 1`. Computed in float32 or
-    wider.
+    `CosineSimilarityLoss` of sentence-transformers is another loss: the square of `cos - 1`.
+    Computed in float32 or wider.
 
     Args:
         source, target: (n, d).

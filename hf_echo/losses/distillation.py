@@ -1,4 +1,5 @@
-"""Teacher-student distillation: targets and losses of the omnilingual extension (OS 4.5.2, Algorithm 2)."""
+"""Teacher-student distillation: targets and losses of the omnilingual extension
+(OS 4.5.2, Algorithm 2)."""
 
 from __future__ import annotations
 
@@ -13,12 +14,14 @@ from .dtypes import widened
 
 
 def teacher_target(source: Tensor, target: Tensor, *, source_weight: Tensor | float) -> Tensor:
-    """The student's target: a mixture of the teacher's embeddings of both sides (Omnilingual SONAR Eq. 8, Table 3).
+    """The student's target: a mixture of the teacher's embeddings of both sides
+    (Omnilingual SONAR Eq. 8, Table 3).
 
     Args:
         source, target: (n, d), the teacher's embeddings of both sides.
-        source_weight: (n,) or a number, the weight of the source's embedding: 0.5 for a foundational language, 0 for a
-            new language (unknown to the teacher), 1 for English, whose embeddings stay fixed.
+        source_weight: (n,) or a number, the weight of the source's embedding: 0.5 for a
+            foundational language, 0 for a new language (unknown to the teacher), 1 for English,
+            whose embeddings stay fixed.
 
     Returns:
         (n, d), `source_weight * source + (1 - source_weight) * target`, without gradient.
@@ -42,19 +45,22 @@ def distillation_parts(  # noqa: PLR0913 (the symbols of OS Eq. 8 to 11)
     offset: int = 0,
     exclude: Tensor | None = None,
 ) -> dict[str, Tensor]:
-    """The three losses of Omnilingual SONAR Eq. 9-11, each weighted per example and averaged over the n rows.
+    """The three losses of Omnilingual SONAR Eq. 9-11, each weighted per example and averaged over
+    the n rows.
 
-    Section 4.5.2 says that a larger scale makes the softmax smoother; by Eq. 9 it makes it sharper. This function
-    follows Eq. 9 and Algorithm 2: scale 10 for base languages, 60 for new ones.
+    Section 4.5.2 says that a larger scale makes the softmax smoother; by Eq. 9 it makes it sharper.
+    This function follows Eq. 9 and Algorithm 2: scale 10 for base languages, 60 for new ones.
 
     Args:
         student: (n, d), this process's student embeddings, of any length.
         teacher: (n, d), their targets by `teacher_target`.
-        student_teacher_weight, teacher_student_weight, mse_weight: lambda of Eq. 11, a number or (n,).
+        student_teacher_weight, teacher_student_weight, mse_weight: lambda of Eq. 11, a number or
+            (n,).
         logit_scale: tau of Eq. 9, a number or (n,), used in both directions (Algorithm 2, line 26).
-        all_student, all_teacher: (N, d), the rows of all processes (`gather_with_grad`); default: this process's rows.
-            Row i of this process is row `offset + i` there.
-        exclude: (n, N) bool, True = not a negative (a second copy of the same target). Ignored for positives.
+        all_student, all_teacher: (N, d), the rows of all processes (`gather_with_grad`); default:
+            this process's rows. Row i of this process is row `offset + i` there.
+        exclude: (n, N) bool, True = not a negative (a second copy of the same target). Ignored for
+            positives.
 
     Returns:
         {"student_teacher", "teacher_student", "mse"}: scalars; their sum is the loss.

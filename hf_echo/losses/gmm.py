@@ -1,4 +1,5 @@
-"""Gaussian mixture over the difference of two embeddings: which semantic rank a pair of sentences has (EMMA-X)."""
+"""Gaussian mixture over the difference of two embeddings:
+which semantic rank a pair of sentences has (EMMA-X)."""
 
 from __future__ import annotations
 
@@ -16,11 +17,11 @@ def gmm_log_posterior(
         P(r | x, y) = pi_r N_r(x - y) / sum_j pi_j N_j(x - y)
         log N_r(z)  = -d/2 log(2 pi) - sum_k log sigma_rk - 1/2 sum_k ((z_k - mu_rk) / sigma_rk)^2
 
-    Eq. 4 prints pi_r inside N_r as well; it is counted once here. sigma is a standard deviation, as Eq. 4 uses it
-    (|diag(sigma)| and sigma^-2); appendix A.2 calls it a variance.
+    Eq. 4 prints pi_r inside N_r as well; it is counted once here. sigma is a standard deviation, as
+    Eq. 4 uses it (|diag(sigma)| and sigma^-2); appendix A.2 calls it a variance.
 
-    The squares are expanded into matrix products, so nothing of size n * m * d is kept. Computed in float32 (float64
-    for float64 inputs), also under autocast.
+    The squares are expanded into matrix products, so nothing of size n * m * d is kept. Computed in
+    float32 (float64 for float64 inputs), also under autocast.
 
     Args:
         query: (n, d). keys: (m, d). The caller detaches them.
@@ -56,10 +57,12 @@ def gmm_log_posterior(
 
 
 def gmm_loss(log_posterior: Tensor, ranks: Tensor, *, smoothing: float = 0.3) -> Tensor:
-    """Train the mixture on the encoder's ranks (EMMA-X, the E-step; Eq. 6 of the paper lacks the minus sign).
+    """Train the mixture on the encoder's ranks (EMMA-X, the E-step; Eq. 6 of the paper lacks the
+    minus sign).
 
     Mean over pairs of `-sum_r q_r log P(r | x, y)` with q = 1 - smoothing for the given rank and smoothing / (R - 1)
-    for each other one. The smoothing (0.3, as in the authors' code) says that the other side's ranks may be wrong.
+    for each other one. The smoothing (0.3, as in the authors' code) says that the other side's
+    ranks may be wrong.
 
     Args:
         log_posterior: (n, m, R) of `gmm_log_posterior`.
@@ -67,7 +70,8 @@ def gmm_loss(log_posterior: Tensor, ranks: Tensor, *, smoothing: float = 0.3) ->
         smoothing: 0 <= smoothing < 1.
 
     Returns:
-        Scalar; 0 without pairs. A sentence with its own key is a pair like any other, as in the authors' code.
+        Scalar; 0 without pairs. A sentence with its own key is a pair like any other, as in the
+        authors' code.
     """
     total = log_posterior.shape[-1]
     # q: (n, m, R)

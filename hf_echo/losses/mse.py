@@ -10,8 +10,9 @@ from .dtypes import widened
 def mse_loss(student: Tensor, teacher: Tensor) -> Tensor:
     """Mean over the batch of `||student_i - teacher_i||^2` (Omnilingual SONAR Eq. 7, 10, 12).
 
-    The squared norm is a SUM over dimensions, as in the equations. `torch.nn.MSELoss` takes the mean over dimensions,
-    which is a thousand times smaller for 1,024 dimensions. Computed in float32 or wider.
+    The squared norm is a SUM over dimensions, as in the equations. `torch.nn.MSELoss` takes the
+    mean over dimensions, which is a thousand times smaller for 1,024 dimensions. Computed in
+    float32 or wider.
 
     Args:
         student, teacher: (n, d).

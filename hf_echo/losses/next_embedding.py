@@ -1,4 +1,5 @@
-"""Next-embedding prediction: the warm-up of Spectrum's tower (Omnilingual SONAR 9.1). The caller detaches targets."""
+"""Next-embedding prediction: the warm-up of Spectrum's tower (Omnilingual SONAR 9.1).
+The caller detaches targets."""
 
 from __future__ import annotations
 
@@ -27,16 +28,19 @@ def next_embedding_loss(  # noqa: PLR0913 (a batch and what other ranks hold of 
 ) -> Tensor:
     """InfoNCE between predicted and true embeddings of the next sentence (Omnilingual SONAR 9.1).
 
-        L = -1/n sum_i log( exp(tau cos(p_i, e_i)) / (exp(tau cos(p_i, e_i)) + sum_{j in N_i} exp(tau cos(p_i, e_j))) )
+        L = -1/n sum_i log( exp(tau cos(p_i, e_i)) / (exp(tau cos(p_i, e_i)) + sum_{j in N_i}
+        exp(tau cos(p_i, e_j))) )
 
-    N_i are the other sentences of the document (in-document negatives) and those of other documents (in-batch
-    negatives). The paper uses both, and prints neither formula nor scale; tau is that of Eq. 15.
+    N_i are the other sentences of the document (in-document negatives) and those of other documents
+    (in-batch negatives). The paper uses both, and prints neither formula nor scale; tau is that of
+    Eq. 15.
 
     Args:
         predicted: (n, d), row i is predicted from the sentences before sentence i.
         target: (n, d), embedding of sentence i.
         document: (n,) integers, equal for the sentences of one document.
-        all_target, all_document, all_key: the same of all processes, (N, ...); row i is at `offset + i`.
+        all_target, all_document, all_key: the same of all processes, (N, ...); row i is at `offset
+            + i`.
         key: (n,) integers, equal for equal texts: these are not negatives of each other.
         logit_scale: tau.
         negatives: "document", "batch" (other documents only) or "both".

@@ -1,8 +1,10 @@
-"""Sampled token cross-entropy, for small decoders in which the softmax over the vocabulary dominates the time.
+"""Sampled token cross-entropy, for small decoders in which the softmax over the vocabulary
+dominates the time.
 
-The sum over the vocabulary is estimated from the batch's target tokens, each counted once, and a uniform sample of the
-other tokens, each weighted by (number of others / sample size) (importance sampling, Bengio and Senecal 2008). The
-estimate of the sum is unbiased; the loss, its logarithm, is biased slightly downwards.
+The sum over the vocabulary is estimated from the batch's target tokens, each counted once, and a
+uniform sample of the other tokens, each weighted by (number of others / sample size) (importance
+sampling, Bengio and Senecal 2008). The estimate of the sum is unbiased; the loss, its logarithm, is
+biased slightly downwards.
 """
 
 from __future__ import annotations
@@ -24,14 +26,16 @@ def sampled_translation_loss(
     reduction: Reduction = "mean",
     ignore_index: int = -100,
 ) -> Tensor:
-    """`translation_loss` with a softmax over the targets of the batch and `samples` random other tokens.
+    """`translation_loss` with a softmax over the targets of the batch and `samples` random other
+    tokens.
 
     Args:
         hidden, weight, labels: as in `translation_loss`.
-        samples: tokens drawn without replacement from those that are not targets in this batch (torch's default
-            generator). With at least as many as there are, the loss equals `translation_loss`.
-        reduction: as in `translation_loss`: OS 4.3 prints the "sum" over a sentence, the recipes' weights belong to
-            the "mean" over tokens.
+        samples: tokens drawn without replacement from those that are not targets in this batch
+            (torch's default generator). With at least as many as there are, the loss equals
+            `translation_loss`.
+        reduction: as in `translation_loss`: OS 4.3 prints the "sum" over a sentence, the recipes'
+            weights belong to the "mean" over tokens.
 
     Returns:
         Scalar, as in `translation_loss`.

@@ -1,4 +1,5 @@
-"""Token-level contrastive loss between a sentence and its translation (OS 10.1), after Dou and Neubig 2021."""
+"""Token-level contrastive loss between a sentence and its translation (OS 10.1),
+after Dou and Neubig 2021."""
 
 from __future__ import annotations
 
@@ -17,18 +18,21 @@ def self_objective_loss(
     *,
     scale: float = 500.0,
 ) -> Tensor:
-    """Self-objective loss `-L_SO` (Omnilingual SONAR Eq. 14), averaged over the pairs; from -1 (perfect) to 0.
+    """Self-objective loss `-L_SO` (Omnilingual SONAR Eq. 14), averaged over the pairs; from -1
+    (perfect) to 0.
 
-    Eq. 13 prints `L_teacher + lambda * L_SO`, but L_SO grows as aligned tokens come closer (Dou and Neubig maximise
-    it). This function returns its negative, so that Eq. 13 can be minimised.
+    Eq. 13 prints `L_teacher + lambda * L_SO`, but L_SO grows as aligned tokens come closer (Dou and
+    Neubig maximise it). This function returns its negative, so that Eq. 13 can be minimised.
 
         L_SO = sum_ij M_ij 1/2 (softmax_j(scale S_ij) / n + softmax_i(scale S_ij) / m)
 
-    S: cosines of the n source and m target tokens. M_ij = 1 if i and j are each other's nearest (no gradient), else 0.
+    S: cosines of the n source and m target tokens. M_ij = 1 if i and j are each other's nearest
+    (no gradient), else 0.
 
     Args:
         source, target: (batch, n, d) and (batch, m, d), token states.
-        source_mask, target_mask: (batch, n) and (batch, m), true where a token counts; default: all tokens.
+        source_mask, target_mask: (batch, n) and (batch, m), true where a token counts; default: all
+            tokens.
         scale: the temperature scaling tau, 500; it multiplies the cosines.
 
     Returns:
@@ -55,7 +59,8 @@ def self_objective_loss(
     pairs = source_mask[:, :, None] & target_mask[:, None, :]
     lowest = torch.finfo(similarity.dtype).min
 
-    # M: each is the other's nearest. Where all tokens are padding, the nearest is padding too: `pairs` drops it.
+    # M: each is the other's nearest. Where all tokens are padding, the nearest is padding too:
+    # `pairs` drops it.
     candidates = similarity.masked_fill(~pairs, lowest)
     best_column = F.one_hot(candidates.argmax(2), candidates.shape[2])
     best_row = F.one_hot(candidates.argmax(1), candidates.shape[1]).transpose(1, 2)

@@ -1,4 +1,5 @@
-"""Ranks (1: translation) by running means of cosines, and interpolated keys of known rank (EMMA-X); no gradients."""
+"""Ranks (1: translation) by running means of cosines, and interpolated keys of known rank (EMMA-X);
+no gradients."""
 
 from __future__ import annotations
 
@@ -8,7 +9,8 @@ from torch import Tensor
 
 @torch.no_grad()
 def nearest_ranks(cosines: Tensor, means: Tensor) -> Tensor:
-    """The rank whose running mean is nearest to a cosine: (n, m) floats, (R,) means -> (n, m) int64, 1 ... R."""
+    """The rank whose running mean is nearest to a cosine:
+    (n, m) floats, (R,) means -> (n, m) int64, 1 ... R."""
     return (cosines[..., None] - means).abs().argmin(-1) + 1
 
 
@@ -16,10 +18,11 @@ def nearest_ranks(cosines: Tensor, means: Tensor) -> Tensor:
 def update_means(
     means: Tensor, cosines: Tensor, ranks: Tensor, *, momentum: float = 0.001
 ) -> Tensor:
-    """Running mean of the cosines of each rank: `(1 - momentum) * mean + momentum * mean of these cosines`.
+    """Running mean of the cosines of each rank: `(1 - momentum) * mean + momentum * mean of these
+    cosines`.
 
-    A rank without a pair keeps its mean. A mean that is NaN (no pair yet) becomes the mean of these cosines: from zero
-    it would take thousands of steps.
+    A rank without a pair keeps its mean. A mean that is NaN (no pair yet) becomes the mean of these
+    cosines: from zero it would take thousands of steps.
 
     Args:
         means: (R,). cosines, ranks: any shape, the same.
@@ -39,13 +42,15 @@ def update_means(
 def interpolated_keys(
     translations: Tensor, others: Tensor, share: Tensor, ranks: int
 ) -> tuple[Tensor, Tensor]:
-    """Keys between a sentence's translation and another sentence, with their ranks: the warm-up of the mixture.
+    """Keys between a sentence's translation and another sentence, with their ranks: the warm-up of
+    the mixture.
 
-    Key = share * translation + (1 - share) * other. The rank follows from the share in equal steps: with four ranks,
-    1 from 3/4 up, 2 from 1/2, 3 from 1/4, else 4.
+    Key = share * translation + (1 - share) * other. The rank follows from the share in equal steps:
+    with four ranks, 1 from 3/4 up, 2 from 1/2, 3 from 1/4, else 4.
 
     Args:
-        translations: (n, d), of the n queries. others: (n, d) or (m, d) with m = n. share: (n,) in [0, 1].
+        translations: (n, d), of the n queries. others: (n, d) or (m, d) with m = n. share: (n,) in
+            [0, 1].
 
     Returns:
         (n, d) keys and (n,) int64 ranks.

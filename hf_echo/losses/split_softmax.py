@@ -1,7 +1,8 @@
-"""Contrastive losses with hard negatives: the split softmax, and the single softmax of the papers' ablation.
+"""Contrastive losses with hard negatives: the split softmax, and the single softmax of the papers'
+ablation.
 
-Hard negatives are near copies of the translation. Each source uses only its own, so they are never gathered over
-processes.
+Hard negatives are near copies of the translation. Each source uses only its own, so they are never
+gathered over processes.
 """
 
 from __future__ import annotations
@@ -26,22 +27,25 @@ def split_softmax_loss(
     gamma: float = 0.8,
     **options: Any,
 ) -> Tensor:
-    """Split-softmax contrastive loss (Omnilingual SONAR Eq. 5, ECHO Eq. 4, there without the logarithm).
+    """Split-softmax contrastive loss (Omnilingual SONAR Eq. 5, ECHO Eq. 4, there without the
+    logarithm).
 
-    `(1 - gamma) * contrastive + gamma * hard`. The first term is `contrastive_loss` over the batch, with margin and
-    guide. The second is the mean negative log softmax of the translation against this source's hard negatives, without
-    guide and without margin (with a margin, training does not converge: text of OS Table 12).
+    `(1 - gamma) * contrastive + gamma * hard`. The first term is `contrastive_loss` over the batch,
+    with margin and guide. The second is the mean negative log softmax of the translation against
+    this source's hard negatives, without guide and without margin
+    (with a margin, training does not converge: text of OS Table 12).
 
     Args:
         source, target: (n, d) and (N, d), as in `contrastive_loss`.
         hard_negatives: (n, K, d); those of row i belong to `source[i]`. K may be 0.
         hard_negative_mask: (n, K), True = a hard negative; the content of other slots is ignored.
         gamma: weight of the hard term, from 0 to 1.
-        options: `logit_scale`, `margin`, `margin_space`, `guide_source`, `guide_target`, `radius`, `exclude` and
-            `offset` of `contrastive_loss`, with its defaults.
+        options: `logit_scale`, `margin`, `margin_space`, `guide_source`, `guide_target`, `radius`,
+            `exclude` and `offset` of `contrastive_loss`, with its defaults.
 
     Returns:
-        Scalar. A row without hard negatives has a hard term of log 1 = 0 and still counts in the mean.
+        Scalar. A row without hard negatives has a hard term of log 1 = 0 and still counts in the
+        mean.
 
     Example:
         >>> import torch
@@ -96,7 +100,8 @@ def hard_negatives_loss(
     *,
     logit_scale: float = 100.0,
 ) -> Tensor:
-    """The hard term of `split_softmax_loss` alone, without a softmax over the batch (OS Eq. 5, ECHO Eq. 4).
+    """The hard term of `split_softmax_loss` alone, without a softmax over the batch
+    (OS Eq. 5, ECHO Eq. 4).
 
     Args:
         source, target: (n, d); row i of `target` translates row i of `source`.
@@ -134,11 +139,13 @@ def one_softmax_loss(  # noqa: PLR0913 (the symbols of OS Eq. 5)
     exclude: Tensor | None = None,
     offset: int = 0,
 ) -> Tensor:
-    """Contrastive loss with in-batch and hard negatives in one softmax, without margin (OS Table 12b, "one softmax").
+    """Contrastive loss with in-batch and hard negatives in one softmax, without margin
+    (OS Table 12b, "one softmax").
 
-    In-batch negatives are filtered by the guide. In the paper, this ablation beats training without hard negatives on
-    xsim++ and is worse on xsim; `split_softmax_loss` is the paper's recipe. The paper does not say whether a source
-    also uses other sources' hard negatives; here it does not. Arguments and result as in `split_softmax_loss`.
+    In-batch negatives are filtered by the guide. In the paper, this ablation beats training without
+    hard negatives on xsim++ and is worse on xsim; `split_softmax_loss` is the paper's recipe. The
+    paper does not say whether a source also uses other sources' hard negatives; here it does not.
+    Arguments and result as in `split_softmax_loss`.
 
     Example:
         >>> import torch
@@ -157,7 +164,8 @@ def one_softmax_loss(  # noqa: PLR0913 (the symbols of OS Eq. 5)
 
 
 def _row_cosine(source: Tensor, candidates: Tensor) -> Tensor:
-    """Cosines of each row with its candidates, (n, d) and (n, K, d) -> (n, K), in float32 or wider."""
+    """Cosines of each row with its candidates, (n, d) and (n, K, d) -> (n, K),
+    in float32 or wider."""
     with torch.autocast(source.device.type, enabled=False):
         source, candidates = widened(source, candidates)
         unit_source = F.normalize(source, dim=-1)

@@ -8,7 +8,8 @@ from torch import Tensor
 
 
 def weighted_total(parts: Mapping[str, Tensor], weights: Mapping[str, float]) -> Tensor:
-    """Weighted sum of scalar parts (Omnilingual SONAR Eq. 4 and 6: alpha 0.05 on contrastive, beta 1 on translation).
+    """Weighted sum of scalar parts (Omnilingual SONAR Eq. 4 and 6: alpha 0.05 on contrastive, beta
+    1 on translation).
 
     Parts without a weight are for the log only.
 

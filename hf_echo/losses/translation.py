@@ -1,9 +1,11 @@
-"""Chunked token cross-entropy: the decoder's translation loss without the logits of all tokens in memory.
+"""Chunked token cross-entropy: the decoder's translation loss without the logits of all tokens in
+memory.
 
-The loss takes the decoder's last hidden states and the output matrix (no bias, as in Llama) instead of logits. As in
-Liger (https://arxiv.org/abs/2410.10989), the forward pass also computes the gradient, chunk by chunk, so nothing of
-size tokens x vocabulary is kept for the backward pass. The cost: time for the gradient even if backward is never called
-(unless gradients are disabled), and one float32 copy of the output matrix's gradient from forward to backward.
+The loss takes the decoder's last hidden states and the output matrix (no bias, as in Llama) instead
+of logits. As in Liger (https://arxiv.org/abs/2410.10989), the forward pass also computes the
+gradient, chunk by chunk, so nothing of size tokens x vocabulary is kept for the backward pass. The
+cost: time for the gradient even if backward is never called (unless gradients are disabled), and
+one float32 copy of the output matrix's gradient from forward to backward.
 """
 
 from __future__ import annotations
@@ -25,37 +27,42 @@ def translation_loss(
     chunk_size: int = 1024,
     ignore_index: int = -100,
 ) -> Tensor:
-    """Negative log likelihood of the target tokens (Omnilingual SONAR 4.3-4.4.1; beta's term in Eq. 4 and 6).
+    """Negative log likelihood of the target tokens (Omnilingual SONAR 4.3-4.4.1; beta's term in Eq.
+    4 and 6).
 
-    Value and gradients of "mean" equal `F.cross_entropy(hidden @ weight.T, labels)`; memory is chunk_size x vocabulary
-    instead of tokens x vocabulary. Ignored tokens are dropped first. Under autocast, matrix products run in its dtype;
-    the softmax and the sum of the weight's gradient over chunks are in float32 or wider.
+    Value and gradients of "mean" equal `F.cross_entropy(hidden @ weight.T, labels)`; memory is
+    chunk_size x vocabulary instead of tokens x vocabulary. Ignored tokens are dropped first. Under
+    autocast, matrix products run in its dtype; the softmax and the sum of the weight's gradient
+    over chunks are in float32 or wider.
 
     OS 4.3 prints `- sum_t log P(y_t | y_<t, x)`, a sum over the tokens of one sentence: that is "sum". It is as many
-    times "mean" as a sentence has tokens (on average), and so makes alpha of Eq. 4 and 6 that much smaller beside
-    beta. No paper says which of the two its weights, alpha 0.05 and beta 1, were chosen for. "mean" is the default and
-    what the weights of all recipes belong to, because of three reasons, none of which is a proof:
+    times "mean" as a sentence has tokens (on average), and so makes alpha of Eq. 4 and 6 that much
+    smaller beside beta. No paper says which of the two its weights, alpha 0.05 and beta 1, were
+    chosen for. "mean" is the default and what the weights of all recipes belong to, because of
+    three reasons, none of which is a proof:
 
-    - fairseq and its successors sum the tokens' losses and then divide by the number of tokens. Criteria that add a
-      contrastive loss to such a sum scale it by tokens / sentences (mRASP2), so that their weight, too, belongs to
-      two means.
-    - With margin 0.3 and scale 100, the contrastive loss of unaligned texts is about 30 + log N, near 40. Then 0.05
-      of it is about 2, as much as a token's loss, but a few percent of the 40 to 200 of a sentence of 40 tokens.
-    - A sum weighs a batch of long sentences more than one of short ones. Batches are of like length (5, "length
-      bucketing"), so that alpha would mean something else in each.
+    - fairseq and its successors sum the tokens' losses and then divide by the number of tokens.
+      Criteria that add a contrastive loss to such a sum scale it by tokens / sentences (mRASP2), so
+      that their weight, too, belongs to two means.
+    - With margin 0.3 and scale 100, the contrastive loss of unaligned texts is about 30 + log N,
+      near 40. Then 0.05 of it is about 2, as much as a token's loss, but a few percent of the 40 to
+      200 of a sentence of 40 tokens.
+    - A sum weighs a batch of long sentences more than one of short ones. Batches are of like length
+      (5, "length bucketing"), so that alpha would mean something else in each.
 
     Args:
         hidden: (tokens, h) or (batch, seq, h), last hidden states, after the final norm.
         weight: (vocabulary, h), the output matrix; may be the tied input embedding.
-        labels: (tokens,) or (batch, seq), int64, ALREADY shifted: `hidden[t]` must predict `labels[t]`.
-        reduction: "mean": over the tokens that are not ignored. "sum": over those of a sentence, then the mean over
-            the sentences (rows) that have any; (tokens, h) is one sentence.
+        labels: (tokens,) or (batch, seq), int64, ALREADY shifted: `hidden[t]` must predict
+            `labels[t]`.
+        reduction: "mean": over the tokens that are not ignored. "sum": over those of a sentence,
+            then the mean over the sentences (rows) that have any; (tokens, h) is one sentence.
         chunk_size: tokens whose logits are in memory at one time.
         ignore_index: label of prompt and padding tokens.
 
     Returns:
-        Scalar; 0 with zero gradients if all tokens are ignored. It can be differentiated once: `create_graph=True`
-        raises RuntimeError.
+        Scalar; 0 with zero gradients if all tokens are ignored. It can be differentiated once:
+        `create_graph=True` raises RuntimeError.
 
     Raises:
         IndexError: labels of another shape than `hidden`.
@@ -78,14 +85,16 @@ def translation_loss(
     device = hidden.device.type
     if torch.is_autocast_enabled(device) and dtype != torch.float64:
         dtype = torch.get_autocast_dtype(device)
-    # Inside a Function, gradients look disabled and inputs have requires_grad even under no_grad: check here.
+    # Inside a Function, gradients look disabled and inputs have requires_grad even under no_grad:
+    # check here.
     return _ChunkedCrossEntropy.apply(
         hidden, weight, labels, divisor, chunk_size, dtype, torch.is_grad_enabled()
     )
 
 
 def divisor_of(kept: Tensor, reduction: Reduction) -> int:
-    """What the sum over all tokens is divided by: tokens for "mean", sentences with a token for "sum"; at least 1.
+    """What the sum over all tokens is divided by: tokens for "mean", sentences with a token for
+    "sum"; at least 1.
 
     Args:
         kept: (tokens,) or (batch, seq) bool, the tokens that are not ignored.
@@ -121,7 +130,8 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
             for start in range(0, len(hidden), chunk_size):
                 rows = hidden[start : start + chunk_size].to(dtype)
                 targets = labels[start : start + chunk_size, None]
-                # One buffer of chunk x vocabulary holds logits, exponentials, probabilities and gradient in turn.
+                # One buffer of chunk x vocabulary holds logits, exponentials, probabilities and
+                # gradient in turn.
                 buffer = (rows @ matrix.T).to(wide)
                 target_logits = buffer.gather(1, targets)
                 highest = buffer.amax(1, keepdim=True)
@@ -145,7 +155,8 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
-        # once_differentiable would not raise here: it checks only grad_output, which is usually a constant.
+        # once_differentiable would not raise here: it checks only grad_output, which is usually a
+        # constant.
         if torch.is_grad_enabled():
             raise RuntimeError(
                 "translation_loss has no second derivative: call backward without create_graph"

@@ -1,1 +1,2 @@
-"""Hard negatives, texts close to a target that mean something else: by rule, or written by a model."""
+"""Hard negatives, texts close to a target that mean something else:
+by rule, or written by a model."""

@@ -1,4 +1,5 @@
-"""Data recipe steps that fill a column: ``score`` (quality), ``hard_negatives``. See `hf_echo.data.pipeline`."""
+"""Data recipe steps that fill a column: ``score`` (quality), ``hard_negatives``.
+See `hf_echo.data.pipeline`."""
 
 from __future__ import annotations
 
@@ -18,10 +19,12 @@ from .rules import rule_based_hard_negatives
 
 @dataclass(frozen=True)
 class Score:
-    """``- score: CHECKPOINT``: fill the column quality with the cosine of an Echo checkpoint or SentenceTransformer.
+    """``- score: CHECKPOINT``: fill the column quality with the cosine of an Echo checkpoint or
+    SentenceTransformer.
 
-    With ``blaser: FOLDER`` it is the score of BLASER 2.0 qe from the checkpoint's embeddings: SONAR's for the
-    published weights. That is about 1 to 5, so the filter ``threshold`` needs its own ``floor`` or calibration.
+    With ``blaser: FOLDER`` it is the score of BLASER 2.0 qe from the checkpoint's embeddings:
+    SONAR's for the published weights. That is about 1 to 5, so the filter ``threshold`` needs its
+    own ``floor`` or calibration.
     """
 
     score: str = setting("checkpoint: folder or Hub name", reads=CHECKPOINT)
@@ -63,7 +66,8 @@ class Score:
 
 @dataclass(frozen=True)
 class RuleNegatives(Checked):
-    """``- hard_negatives: rules``: add up to ``max_negatives`` rule-based negatives to English targets without any."""
+    """``- hard_negatives: rules``: add up to ``max_negatives`` rule-based negatives to English
+    targets without any."""
 
     hard_negatives: Literal["rules"] = setting("how they are made", "rules")
     max_negatives: int = setting("most of a row", 5, least=0)

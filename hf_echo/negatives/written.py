@@ -1,4 +1,5 @@
-"""Hard negatives written by a language model: the prompt of OS Figure 15 (ECHO Figure 4), and the check of its replies.
+"""Hard negatives written by a language model: the prompt of OS Figure 15 (ECHO Figure 4), and the
+check of its replies.
 
 hf-echo data negatives pairs.tsv out.jsonl --model MODEL --endpoint http://localhost:8000/v1
 """
@@ -63,7 +64,8 @@ Key requirements:
 
 Input sentence to transform: {example}"""
 
-# The sentences of OS Table 31, without its two with the same meaning as the input ("Tonight will not be short").
+# The sentences of OS Table 31, without its two with the same meaning as the input ("Tonight will
+# not be short").
 EXAMPLES = (
     (
         "Tonight will be long.",
@@ -87,7 +89,8 @@ EXAMPLES = (
 
 
 def write_negatives(settings: Any) -> dict[str, Any]:
-    """Write the rows with their negatives, as `hf_echo.cli.data.WriteNegatives` says; returns those of `write_rows`."""
+    """Write the rows with their negatives, as `hf_echo.cli.data.WriteNegatives` says;
+    returns those of `write_rows`."""
     from ..data import load_parallel
 
     pairs = load_parallel(settings.pairs, split=None, on_bad_row=settings.on_bad_row)
@@ -107,9 +110,11 @@ def write_negatives(settings: Any) -> dict[str, Any]:
 def negatives(
     rows: Iterable[Mapping[str, Any]], examples: Sequence[tuple[str, Sequence[str]]] = EXAMPLES
 ) -> Iterator[Job]:
-    """Jobs that add up to five hard negatives to each English target, after those that the row already has.
+    """Jobs that add up to five hard negatives to each English target, after those that the row
+    already has.
 
-    Every row is written. Targets in other languages get no request; failed rows get no new negatives.
+    Every row is written. Targets in other languages get no request; failed rows get no new
+    negatives.
     """
     examples_text = "\n\n".join(
         f"Input: {text}\nOutput: {_as_list(wrong)}" for text, wrong in examples
@@ -140,13 +145,16 @@ def _with_negatives(row: dict[str, Any], new: Sequence[str] | None) -> dict[str,
 
 
 def parse_negatives(reply: str, text: str) -> list[str]:
-    """Parse 1 to 5 sentences other than ``text``, which are compared by letters and digits (`normal_form`).
+    """Parse 1 to 5 sentences other than ``text``, which are compared by letters and digits
+    (`normal_form`).
 
-    The list may be Python or JSON, with text and code fences around it; nothing is repaired. One bad sentence makes the
-    reply invalid, because a model that repeats the input has not understood the task.
+    The list may be Python or JSON, with text and code fences around it; nothing is repaired. One
+    bad sentence makes the reply invalid, because a model that repeats the input has not understood
+    the task.
 
     Raises:
-        InvalidReply: no list, not 1 to 5 sentences, or a sentence that is empty, or equal to the text or to another.
+        InvalidReply: no list, not 1 to 5 sentences, or a sentence that is empty, or equal to the
+            text or to another.
     """
     # Sentences that are equal by letters and digits are one.
     items = _find_list(clean_reply(reply))
@@ -195,8 +203,8 @@ def _find_list(text: str) -> list:
 
 
 def _list_end(text: str, start: int) -> int | None:
-    """Position after the list that begins at ``start``; None if it has no end or lacks a comma (Python joins adjacent
-    strings, so that two sentences would become one)."""
+    """Position after the list that begins at ``start``; None if it has no end or lacks a comma
+    (Python joins adjacent strings, so that two sentences would become one)."""
     # Brackets inside of strings do not count.
     depth = 0
     last_string = -1  # where the last string ended

@@ -1,17 +1,21 @@
-"""Align the sentences of two documents in order, many to many, as Vecalign does (Thompson and Koehn, EMNLP 2019).
+"""Align the sentences of two documents in order, many to many, as Vecalign does
+(Thompson and Koehn, EMNLP 2019).
 
-A bead is a run of source sentences with the run of target sentences that translates it. Dynamic programming finds the
-beads of least total cost. A bead of a source and b target sentences costs a b (c + max(0, 4 (c - t))), where
+A bead is a run of source sentences with the run of target sentences that translates it. Dynamic
+programming finds the beads of least total cost. A bead of a source and b target sentences costs a b
+(c + max(0, 4 (c - t))), where
 
     c = (1 - cos(x, y)) / mean(1 - mean cos(x, other targets), 1 - mean cos(y, other sources)) + 0.3 |log length ratio|
 
-and x and y are embeddings of the runs: the first part, equation 1 of the paper, is about 1 for strangers. t is halfway
-between strangers and the pairs of these two documents. A sentence without a partner costs 0.7.
+and x and y are embeddings of the runs: the first part, equation 1 of the paper, is about 1 for
+strangers. t is halfway between strangers and the pairs of these two documents. A sentence without a
+partner costs 0.7.
 
-What differs from the authors' code (`benchmarks/align.py` measures it): sums of the embeddings of sentences replace
-those of concatenated sentences, for a sixth of the encoding; the price of strangers and a fixed penalty make two
-deletions cheaper than a pair of strangers; up to a million cells are searched as a whole, larger documents coarse to
-fine, as there, but in a band as wide as the path jumps. Time and memory grow with the sum of the lengths.
+What differs from the authors' code (`benchmarks/align.py` measures it): sums of the embeddings of
+sentences replace those of concatenated sentences, for a sixth of the encoding; the price of
+strangers and a fixed penalty make two deletions cheaper than a pair of strangers; up to a million
+cells are searched as a whole, larger documents coarse to fine, as there, but in a band as wide as
+the path jumps. Time and memory grow with the sum of the lengths.
 """
 
 from __future__ import annotations
@@ -44,7 +48,8 @@ Span = tuple[int, int]  # the first run, and the one after the last
 
 
 class Bead(NamedTuple):
-    """Sentences `sources` and `targets`, one of which may be empty; then `cost` is 0, else the first part of c."""
+    """Sentences `sources` and `targets`, one of which may be empty;
+    then `cost` is 0, else the first part of c."""
 
     sources: Sequence[int]
     targets: Sequence[int]
@@ -67,9 +72,9 @@ def align(
     """The beads of two documents, in order; every sentence is in exactly one.
 
     Args:
-        x, y: (n, d) and (m, d) embeddings of sentences, of any scale. Or lists of arrays: the array s - 1 is
-            (n - s + 1, d), and its row i is the embedding of the concatenated sentences i to i + s - 1. Longer runs are
-            sums.
+        x, y: (n, d) and (m, d) embeddings of sentences, of any scale. Or lists of arrays: the array
+            s - 1 is (n - s + 1, d), and its row i is the embedding of the concatenated sentences i
+            to i + s - 1. Longer runs are sums.
         x_lengths, y_lengths: characters of each sentence; without them c has no second part.
         largest: most sentences of a bead, both sides together.
     """
@@ -113,7 +118,8 @@ class _Side:
         return len(self.parts[0])
 
     def rows(self, size: int, start: int, stop: int) -> np.ndarray:
-        """(stop - start, d) unit embeddings of the runs of `size` sentences that begin with these sentences."""
+        """(stop - start, d) unit embeddings of the runs of `size` sentences that begin with these
+        sentences."""
         if size <= len(self.parts):
             return unit_length(np.ascontiguousarray(self.parts[size - 1][start:stop], np.float32))
         sentences = self.rows(1, start, stop + size - 1)
@@ -129,13 +135,15 @@ class _Side:
         return np.log(characters * (self.scale or 1.0) + SMOOTHING)
 
     def halved(self) -> _Side:
-        """Sums of neighbours, less their mean, as in the authors' code. A last sentence alone stays alone."""
+        """Sums of neighbours, less their mean, as in the authors' code.
+        A last sentence alone stays alone."""
         first_of_two = np.arange(0, len(self), 2)
         sums = np.add.reduceat(self.rows(1, 0, len(self)), first_of_two)
         return _Side(sums - sums.mean(axis=0))
 
     def strangeness(self, other: _Side, size: int) -> np.ndarray:
-        """(runs of `size`,) 1 minus the mean cosine with sentences of the other side, the nearest left out."""
+        """(runs of `size`,) 1 minus the mean cosine with sentences of the other side,
+        the nearest left out."""
         sampled = np.unique(np.linspace(0, len(other) - 1, SAMPLE).astype(int))
         strangers = unit_length(np.ascontiguousarray(other.parts[0][sampled], np.float32))
         runs = max(0, len(self) - size + 1)
@@ -150,7 +158,8 @@ class _Side:
 
 
 def _length_ratio(beads: Sequence[Bead], source: _Side, target: _Side) -> float | None:
-    """Characters of the source for one of the target: the median of pairs of sentences; None without lengths."""
+    """Characters of the source for one of the target: the median of pairs of sentences;
+    None without lengths."""
     if source.sums is None or target.sums is None:
         return None
     # Pairs of single sentences say how long translations are here.
@@ -166,7 +175,8 @@ def _length_ratio(beads: Sequence[Bead], source: _Side, target: _Side) -> float 
 def _windows(source: _Side, target: _Side, band: int) -> np.ndarray:
     """(n + 1, 2) first and last target position that is searched for each source position.
 
-    A small table is searched as a whole. Else all within `band` of the path of the halved documents, by row or column.
+    A small table is searched as a whole. Else all within `band` of the path of the halved
+    documents, by row or column.
     """
     n = len(source)
     m = len(target)
@@ -186,7 +196,8 @@ def _windows(source: _Side, target: _Side, band: int) -> np.ndarray:
 
 
 def _path(half_beads: Sequence[Bead], n: int, m: int) -> np.ndarray:
-    """(n + 1, 2) least and largest target position for each source position, from the beads of half the length."""
+    """(n + 1, 2) least and largest target position for each source position,
+    from the beads of half the length."""
     points = []
     for bead in half_beads:
         # Twice the half of an odd number of sentences is one more than there are.
@@ -212,7 +223,8 @@ def _search(
     shapes: Sequence[Shape],
     threshold: float = np.inf,
 ) -> list[Bead]:
-    """Dynamic programming over the cells (i, j) of the windows: i source and j target sentences are in beads."""
+    """Dynamic programming over the cells (i, j) of the windows:
+    i source and j target sentences are in beads."""
     largest_run = max(source_count for source_count, _ in shapes)
     distances = _Distances(source, target, largest_run)
     # of each cell, in the last rows alone: beads that end in this row begin there
@@ -242,7 +254,8 @@ def _totals(
     bead_costs: np.ndarray,
     shapes: Sequence[Shape],
 ) -> np.ndarray:
-    """(shapes + 1, cells of row i) cost of the way whose last bead has each shape, and is one source sentence alone."""
+    """(shapes + 1, cells of row i) cost of the way whose last bead has each shape,
+    and is one source sentence alone."""
     low, high = windows[i]
     totals = np.full((len(shapes) + 1, high - low + 1), np.inf)
     if i == 0:
@@ -276,7 +289,8 @@ class _Distances:
         ]
 
     def table(self, shape: Shape, rows: Span, columns: Span) -> np.ndarray:
-        """(rows, columns) for the beads of a shape that begin with these source and target sentences."""
+        """(rows, columns) for the beads of a shape that begin with these source and target
+        sentences."""
         a, b = shape
         # (rows, columns): as alike as they are, relative to how alike strangers are
         cosines = self.source.rows(a, *rows) @ self.target.rows(b, *columns).T
@@ -300,7 +314,8 @@ class _Distances:
 def _bead_costs(
     distances: _Distances, windows: np.ndarray, shapes: Sequence[Shape], threshold: float
 ) -> Iterator[np.ndarray]:
-    """(shapes, cells) for each row: the cost of the bead that ends in the cell; inf where there is none."""
+    """(shapes, cells) for each row: the cost of the bead that ends in the cell;
+    inf where there is none."""
     rows = len(windows)
     start = 0
     while start < rows:
@@ -320,7 +335,8 @@ def _bead_costs(
 def _block_costs(
     distances: _Distances, rows: Span, columns: Span, shapes: Sequence[Shape], threshold: float
 ) -> np.ndarray:
-    """(shapes, rows, columns) the cost of the bead that ends in the cell; inf where there is none."""
+    """(shapes, rows, columns) the cost of the bead that ends in the cell;
+    inf where there is none."""
     start, stop = rows
     low, end = columns
     costs = np.full((len(shapes), stop - start, end - low), np.inf, np.float32)

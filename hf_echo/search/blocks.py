@@ -1,4 +1,5 @@
-"""Neighbours of collections that do not fit into memory: block by block, on disk, resumable, also on a cluster."""
+"""Neighbours of collections that do not fit into memory:
+block by block, on disk, resumable, also on a cluster."""
 
 from __future__ import annotations
 
@@ -27,9 +28,11 @@ AT_LEAST_ONE = re.compile(r"\b(nprobe|efSearch|k_factor\w*)=(?!0*[1-9])")
 
 
 class Rows:
-    """Embeddings in one array, or in several that follow one another (shards), read in parts as unit rows.
+    """Embeddings in one array, or in several that follow one another (shards), read in parts as
+    unit rows.
 
-    A pickle of it holds the names of memory-mapped .npy files, not their rows; every machine must see these files.
+    A pickle of it holds the names of memory-mapped .npy files, not their rows; every machine must
+    see these files.
     """
 
     def __init__(self, parts: Embeddings | Sequence[Embeddings], name: str):
@@ -123,7 +126,8 @@ class Rows:
 
 
 def search_folder(work: str | Path | None, x: Rows, y: Rows, **options: Any) -> Path | None:
-    """The folder in `work` for this search: its name depends on every bit of the embeddings and on the options."""
+    """The folder in `work` for this search: its name depends on every bit of the embeddings and on
+    the options."""
     if work is None:
         return None
     key = json.dumps([x.digest(), y.digest(), sorted(options.items())])
@@ -140,12 +144,15 @@ def neighbours_in_blocks(
     folder: Path | None = None,
     executor: LocalExecutor | RayExecutor | None = None,
 ) -> Neighbours:
-    """The k nearest rows of y for each row of x; a neighbour that an index did not find has index -1.
+    """The k nearest rows of y for each row of x; a neighbour that an index did not find has index
+    -1.
 
     Args:
-        index: None searches y exactly, `block` rows at a time; a faiss index_factory string searches that index, which
-            is in memory as a whole. What follows a semicolon are its parameters ("IVF1024,Flat;nprobe=32").
-        folder: for the index and for the neighbours of each block of x, where a stopped search resumes.
+        index: None searches y exactly, `block` rows at a time; a faiss index_factory string
+            searches that index, which is in memory as a whole. What follows a semicolon are its
+            parameters ("IVF1024,Flat;nprobe=32").
+        folder: for the index and for the neighbours of each block of x, where a stopped search
+            resumes.
         executor: where blocks are searched (default: in this process); a cluster needs a folder.
     """
     # Without a folder the neighbours stay in memory.
@@ -180,7 +187,8 @@ def neighbours_in_blocks(
 
 
 def check_index(index: str | None) -> None:
-    """Raise ValueError for an index that faiss cannot read. What depends on the width of embeddings comes later."""
+    """Raise ValueError for an index that faiss cannot read.
+    What depends on the width of embeddings comes later."""
     if index is None:
         return
     zero_parameter = AT_LEAST_ONE.search(index)
@@ -247,7 +255,8 @@ def _filled_index(y: Rows, index: str, block: int) -> Any:
 
 
 def search_cost(rows: int, width: int, k: int, index: str | None) -> tuple[float, float]:
-    """(seconds for each query and row, bytes of the index for each row), measured on at most BLOCK random rows."""
+    """(seconds for each query and row, bytes of the index for each row),
+    measured on at most BLOCK random rows."""
     import faiss
 
     # Random rows cost as much as others; a second search would have a warm cache.

@@ -1,7 +1,7 @@
 """Checks of embeddings, and rows of length 1. Errors name the row.
 
-A zero vector has no direction: it is that of a text without known tokens. Searches that go through whole collections
-leave it out and count it; others refuse it.
+A zero vector has no direction: it is that of a text without known tokens. Searches that go through
+whole collections leave it out and count it; others refuse it.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ BLOCK = 1024  # rows that are in float64 at a time
 
 
 def refuse_broken(vectors: Embeddings, where: Callable[[int], str], *, zeros: bool = True) -> None:
-    """Raise ValueError for the first row that is NaN, infinite or all zero; `where(row)` says whose it is.
+    """Raise ValueError for the first row that is NaN, infinite or all zero; `where(row)` says whose
+    it is.
 
-    In sparse matrices a row without entries passes: it is a text without known features. Without `zeros`, zero rows of
-    others pass, too.
+    In sparse matrices a row without entries passes: it is a text without known features. Without
+    `zeros`, zero rows of others pass, too.
     """
     if sparse.issparse(vectors):
         entries = vectors.tocoo()
@@ -45,7 +46,8 @@ def refuse_broken(vectors: Embeddings, where: Callable[[int], str], *, zeros: bo
 
 
 def has_direction(vectors: Embeddings, name: str = "x") -> np.ndarray:
-    """(rows,) whether a row is not all zero. True for each row of a sparse matrix, whose empty rows have cosine 0."""
+    """(rows,) whether a row is not all zero. True for each row of a sparse matrix,
+    whose empty rows have cosine 0."""
     rows = as_rows(vectors, name)
     if sparse.issparse(rows):
         return np.ones(rows.shape[0], bool)
@@ -90,7 +92,8 @@ def as_rows(x: Embeddings, name: str = "x") -> Matrix:
 
 
 def unit_rows(x: Embeddings, name: str = "x", first: int = 0) -> Matrix:
-    """A new float32 array (or CSR matrix) with rows of length 1; `first` is the number of the first, for messages."""
+    """A new float32 array (or CSR matrix) with rows of length 1;
+    `first` is the number of the first, for messages."""
     rows = as_rows(x, name)
     refuse_broken(rows, lambda row: f"{name}, row {first + row}")
     if sparse.issparse(rows):

@@ -1,7 +1,8 @@
-"""Match the documents of two folders or of two crawls by content, into two folders of equal names for `hf-echo align`.
+"""Match the documents of two folders or of two crawls by content, into two folders of equal names
+for `hf-echo align`.
 
-The sentences of each side stand in one plain file of the work folder, with their embeddings in memory-mapped shards as
-in `file_mining`; a stopped run resumes at the first missing shard.
+The sentences of each side stand in one plain file of the work folder, with their embeddings in
+memory-mapped shards as in `file_mining`; a stopped run resumes at the first missing shard.
 """
 
 from __future__ import annotations
@@ -42,9 +43,11 @@ PAIRS = "pairs.tsv"
 
 @dataclass(frozen=True)
 class MatchReport(Result):
-    """Documents (`sources`, `targets`), and those that were left out since they hold no text; `pairs` written to `out`.
+    """Documents (`sources`, `targets`), and those that were left out since they hold no text;
+    `pairs` written to `out`.
 
-    `below_threshold`: pairs that are not written. `sources_alone`, `targets_alone`: documents without a partner.
+    `below_threshold`: pairs that are not written. `sources_alone`, `targets_alone`: documents
+    without a partner.
     """
 
     sources: int
@@ -60,7 +63,8 @@ class MatchReport(Result):
 
 @dataclass(frozen=True)
 class _Side:
-    """The documents of a side: their names, their sentences in one file, and where each begins there."""
+    """The documents of a side: their names, their sentences in one file,
+    and where each begins there."""
 
     names: list[str]
     sentences: TextLines
@@ -71,7 +75,8 @@ class _Side:
         return self.sentences.read(int(self.starts[number]), int(self.starts[number + 1]))
 
     def reader(self, vectors: Rows) -> Read:
-        """A function that gives the unit rows of a document; a sentence whose embedding is zero is left out."""
+        """A function that gives the unit rows of a document;
+        a sentence whose embedding is zero is left out."""
 
         def read(number: int) -> np.ndarray:
             start = int(self.starts[number])
@@ -102,20 +107,23 @@ def match_files(  # noqa: PLR0913 (the options of `hf-echo match`)
 ) -> MatchReport:
     """Write the documents that translate each other under equal names, and a table of the pairs.
 
-    `out` gets source/000001.txt, target/000001.txt and so on, best pair first, one sentence per line, and pairs.tsv
-    (score, source, target: file names, or FILE:ROW of a crawl).
+    `out` gets source/000001.txt, target/000001.txt and so on, best pair first, one sentence per
+    line, and pairs.tsv (score, source, target: file names, or FILE:ROW of a crawl).
 
     Args:
-        source, target: two folders of documents of any names, or two tables (such as JSONL) of one document a row.
+        source, target: two folders of documents of any names, or two tables (such as JSONL) of one
+            document a row.
         encode: (texts, lang) -> (len(texts), d).
         source_lang, target_lang, column: as in `align_files`.
-        raw: the documents of folders are raw text, which is cut by rules. Those of tables always are.
+        raw: the documents of folders are raw text, which is cut by rules. Those of tables always
+            are.
         k, index: as in `match_documents`.
         threshold: lowest score of a pair that is written.
         work, model, executor, fresh, progress: as in `align_files`.
 
     Raises:
-        FileNotFoundError, ValueError: what is wrong with an input, with `out`, with `work` or with the options.
+        FileNotFoundError, ValueError: what is wrong with an input, with `out`, with `work` or with
+            the options.
     """
     # All that can be wrong, before anything is encoded.
     paths = (source, target)

@@ -1,7 +1,8 @@
 """Mine pairs from two files of texts into a file; texts and embeddings stay on disk.
 
-A folder holds the embeddings of one file, language and model, in memory-mapped shards; another file, language or model
-is refused. The model is known by its embedding of one sentence, because `encode` may be any function.
+A folder holds the embeddings of one file, language and model, in memory-mapped shards; another
+file, language or model is refused. The model is known by its embedding of one sentence, because
+`encode` may be any function.
 """
 
 from __future__ import annotations
@@ -42,8 +43,9 @@ PROBE = "One sentence, by which a model is known again: 1, 2, 3."
 class MiningReport(Result):
     """`sources` and `targets`: number of rows searched; `pairs` written to `out`.
 
-    `sources_left_out` and `targets_left_out`: what else the files hold (blank lines, duplicates with `dedup`, units
-    without the language, texts whose embedding is zero); lines of the log say how many of each.
+    `sources_left_out` and `targets_left_out`: what else the files hold (blank lines, duplicates
+    with `dedup`, units without the language, texts whose embedding is zero); lines of the log say
+    how many of each.
     """
 
     sources: int
@@ -74,23 +76,27 @@ def mine_files(  # noqa: PLR0913 (the options of `hf-echo mine`)
     progress: bool = True,
     **options: Any,
 ) -> MiningReport:
-    """Mine the texts of two files into a file of score, source, target, best first (formats: `pair_writer`).
+    """Mine the texts of two files into a file of score, source, target, best first (formats:
+    `pair_writer`).
 
-    Blank lines, and texts whose embedding is zero, are left out and counted. Embeddings and the neighbours of finished
-    blocks go to `work` (default: OUT.work), where a stopped run, or one with other `options`, finds them again.
+    Blank lines, and texts whose embedding is zero, are left out and counted. Embeddings and the
+    neighbours of finished blocks go to `work` (default: OUT.work), where a stopped run, or one with
+    other `options`, finds them again.
 
     Args:
-        encode: (texts, lang) -> (len(texts), d); `encode_target` for the target, if another encoder of the same space
-            reads it (speech and text).
+        encode: (texts, lang) -> (len(texts), d); `encode_target` for the target, if another encoder
+            of the same space reads it (speech and text).
         dedup: of equal lines of a file only the first is a candidate.
-        executor: `LocalExecutor` (default) or `RayExecutor`; both write the same file. On a cluster every node must see
-            both files, the model and `work` at the same paths; `encode` should be a `NamedEncoder`.
+        executor: `LocalExecutor` (default) or `RayExecutor`; both write the same file. On a cluster
+            every node must see both files, the model and `work` at the same paths; `encode` should
+            be a `NamedEncoder`.
         fresh: discard the embeddings and neighbours of earlier runs in `work`.
         column: of tables, as in `hf_echo.data.texts.read_texts`.
         options: those of `mine`.
 
     Raises:
-        FileNotFoundError, ValueError: what is wrong with a file (with the line), with `work` or with `options`.
+        FileNotFoundError, ValueError: what is wrong with a file (with the line), with `work` or
+            with `options`.
     """
     check_index(options.get("index"))
     langs = (source_lang, target_lang)
@@ -133,7 +139,8 @@ def mine_files(  # noqa: PLR0913 (the options of `hf-echo mine`)
 
 
 def with_direction(rows: Rows, start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
-    """((kept, d) unit rows of a document, (kept,) their numbers in it), without those that are zero."""
+    """((kept, d) unit rows of a document, (kept,) their numbers in it),
+    without those that are zero."""
     if start == stop:
         return np.empty((0, rows.width), np.float32), np.arange(0)
     raw = rows.raw(start, stop)
@@ -163,7 +170,8 @@ def encode_sides(
     shard: int = SHARD,
     executor: LocalExecutor | RayExecutor | None = None,
 ) -> list[list[np.ndarray]]:
-    """Memory-mapped (rows, d) float32 arrays of each side, in order of the rows; arguments as in `mine_files`."""
+    """Memory-mapped (rows, d) float32 arrays of each side, in order of the rows;
+    arguments as in `mine_files`."""
     sides = []
     for side, side_lines, lang, encode in zip(SIDES, lines, langs, encoders, strict=True):
         folder = work / side
@@ -246,7 +254,8 @@ def work_folder(work: Path, fresh: bool) -> Iterator[None]:
 
 
 def _discard(work: Path) -> None:
-    """Delete the embeddings and neighbours of earlier runs in `work`, and nothing that mining did not write."""
+    """Delete the embeddings and neighbours of earlier runs in `work`,
+    and nothing that mining did not write."""
     owned = [work / side for side in SIDES if (work / side / ABOUT).is_file()]
     if owned:  # neighbours come after the embeddings
         owned.append(work / "search")
@@ -272,7 +281,8 @@ def plan_mining(
     index: str | None = None,
     block: int = BLOCK,
 ) -> dict[str, float]:
-    """Rows, hours of one process on this machine as busy as it is now, and gigabytes (10^9) that `mine_files` takes.
+    """Rows, hours of one process on this machine as busy as it is now, and gigabytes (10^9) that
+    `mine_files` takes.
 
     Parts of the work are measured, and nothing is written. The memory of the model is not counted.
     """

@@ -1,4 +1,5 @@
-"""Margin scores over nearest neighbours, and the best match of every row; the formulas: `numpy_search`."""
+"""Margin scores over nearest neighbours, and the best match of every row; the formulas:
+`numpy_search`."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ from .numpy_search import checked_margin, margin_of
 def best_matches(
     x: Embeddings, y: Embeddings, margin: str | None = "cosine", k: int = 4
 ) -> np.ndarray:
-    """(n,) the best row of y (m, d) for each row of x (n, d); m and n may differ. Arguments as in `xsim`."""
+    """(n,) the best row of y (m, d) for each row of x (n, d); m and n may differ.
+    Arguments as in `xsim`."""
     margin = checked_margin(margin)
     if margin == "cosine":
         return nearest_neighbours(x, y, 1).indices[:, 0]

@@ -1,9 +1,10 @@
-"""Match documents that translate each other by their sentences, when nothing else says which belong together.
+"""Match documents that translate each other by their sentences, when nothing else says which belong
+together.
 
-Candidates are the nearest documents by the mean of their sentences, seen from the mean of their side, which takes away
-what is of the language or of the whole collection. A candidate's score is BiMax: the mean over the sentences of each
-side of the best cosine on the other side, averaged over the two sides. Then each document gets at most one partner,
-the best pairs first.
+Candidates are the nearest documents by the mean of their sentences, seen from the mean of their
+side, which takes away what is of the language or of the whole collection. A candidate's score is
+BiMax: the mean over the sentences of each side of the best cosine on the other side, averaged over
+the two sides. Then each document gets at most one partner, the best pairs first.
 
 Source: BiMax, https://arxiv.org/abs/2510.15577 (there with segments; here with sentences).
 """
@@ -42,8 +43,8 @@ def match_documents(
 ) -> Matches:
     """Pair the documents of two sides, one to one.
 
-    Only the means of all documents are in memory, (documents, d) float32 on each side; sentences are read when they
-    are compared.
+    Only the means of all documents are in memory, (documents, d) float32 on each side; sentences
+    are read when they are compared.
 
     Args:
         sources, targets: numbers of documents.
@@ -93,7 +94,8 @@ def one_to_one(sources: np.ndarray, targets: np.ndarray, scores: np.ndarray) -> 
 
 
 def document_means(read: Read, documents: int, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """((kept, d) float32 unit rows, (kept,) numbers): the mean of each document with sentences, without that of all."""
+    """((kept, d) float32 unit rows, (kept,) numbers):
+    the mean of each document with sentences, without that of all."""
     # Documents without sentences have no mean, and no partner.
     means = []
     kept = []

@@ -1,12 +1,13 @@
-"""Pairs of two collections of embeddings by margin score (Artetxe and Schwenk 2019; LASER's mine_bitexts).
+"""Pairs of two collections of embeddings by margin score (Artetxe and Schwenk 2019; LASER's
+mine_bitexts).
 
 The margins are those of `margin`. Candidate pairs by `retrieval`:
     forward       each source with its best target
     backward      each target with its best source
     intersection  pairs that are both
     max           both together, best score first, each row at most once (LASER's default)
-"Best" is the highest margin score among the k nearest neighbours by cosine. `best_threshold` and `bucc_f1` compare
-pairs with a gold list, as the BUCC shared task does.
+"Best" is the highest margin score among the k nearest neighbours by cosine. `best_threshold` and
+`bucc_f1` compare pairs with a gold list, as the BUCC shared task does.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ Retrieval = Literal["max", "forward", "backward", "intersection"]
 
 
 class MinedPairs(NamedTuple):
-    """`scores` (p,) float64, best first; `sources`, `targets` (p,) int64 rows of the two collections."""
+    """`scores` (p,) float64, best first; `sources`, `targets` (p,) int64 rows of the two
+    collections."""
 
     scores: np.ndarray
     sources: np.ndarray
@@ -62,20 +64,25 @@ def mine(  # noqa: PLR0913 (the options of `hf-echo mine`)
     Zero rows, which have no direction, are left out; a line of the log counts them.
 
     Args:
-        x, y: (n, d) and (m, d) embeddings of any scale; arrays (also memory-mapped), tensors, or lists of arrays that
-            follow one another (shards). Only `block` rows of a side are read at a time.
+        x, y: (n, d) and (m, d) embeddings of any scale; arrays (also memory-mapped), tensors, or
+            lists of arrays that follow one another (shards). Only `block` rows of a side are read
+            at a time.
         k: neighbours each way, for the margin and as candidates; fewer if there are fewer rows.
-        margin, retrieval: "ratio", "distance" or "cosine"; "max", "forward", "backward" or "intersection".
+        margin, retrieval: "ratio", "distance" or "cosine"; "max", "forward", "backward" or
+            "intersection".
         threshold: pairs below it are dropped; `best_threshold` finds one.
-        index: None searches exactly, block by block; a faiss index_factory string ("SQ8", "IVF1024,Flat",
-            "IVF4096,PQ64;nprobe=32" ...) searches that index, which is built in memory as a whole.
-        work: a folder for the index and for the neighbours of finished blocks, where a stopped search resumes. Other
-            embeddings, k, block or index are another search; another margin, retrieval or threshold is not.
-        executor: `LocalExecutor` (default) or `RayExecutor`; both give the same pairs. Ray needs `work`, and
-            memory-mapped arrays in files that every node sees.
+        index: None searches exactly, block by block; a faiss index_factory string ("SQ8",
+            "IVF1024,Flat", "IVF4096,PQ64;nprobe=32" ...) searches that index, which is built in
+            memory as a whole.
+        work: a folder for the index and for the neighbours of finished blocks, where a stopped
+            search resumes. Other embeddings, k, block or index are another search; another margin,
+            retrieval or threshold is not.
+        executor: `LocalExecutor` (default) or `RayExecutor`; both give the same pairs. Ray needs
+            `work`, and memory-mapped arrays in files that every node sees.
 
     Raises:
-        ValueError: unknown margin, an index that faiss refuses, different d, no rows, NaN rows (with the row).
+        ValueError: unknown margin, an index that faiss refuses, different d, no rows, NaN rows
+            (with the row).
     """
     check_index(index)
     margin = checked_margin(margin)
@@ -156,7 +163,8 @@ Pair = tuple[Hashable, Hashable]  # names of a source and of a target
 
 @dataclass(frozen=True)
 class PairScore(Result):
-    """`precision`, `recall` and `f1` in percent; `found` pairs, `right` of them, of `gold`; `threshold` if any."""
+    """`precision`, `recall` and `f1` in percent; `found` pairs, `right` of them, of `gold`;
+    `threshold` if any."""
 
     f1: float
     precision: float
@@ -168,7 +176,8 @@ class PairScore(Result):
 
 
 def bucc_f1(found: Iterable[Pair], gold: Iterable[Pair]) -> PairScore:
-    """F1 of a set of pairs as in BUCC: a pair is right if it is in gold. Raises ValueError if gold is empty."""
+    """F1 of a set of pairs as in BUCC: a pair is right if it is in gold.
+    Raises ValueError if gold is empty."""
     mined_pairs = set(found)
     gold_pairs = _gold_set(gold)
     return _pair_score(len(mined_pairs), len(mined_pairs & gold_pairs), len(gold_pairs))
@@ -177,8 +186,8 @@ def bucc_f1(found: Iterable[Pair], gold: Iterable[Pair]) -> PairScore:
 def best_threshold(mined: MinedPairs, gold: Iterable[tuple[int, int]]) -> PairScore:
     """The threshold with the highest F1 on a development set: the mean of two neighbouring scores.
 
-    Of equal F1 the higher threshold is taken. `mined` must be without a threshold of its own; `MinedPairs.above`
-    applies the one found. Raises ValueError if no pair was mined.
+    Of equal F1 the higher threshold is taken. `mined` must be without a threshold of its own;
+    `MinedPairs.above` applies the one found. Raises ValueError if no pair was mined.
     """
     gold_pairs = _gold_set(gold)
     scores = mined.scores

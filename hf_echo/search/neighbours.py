@@ -1,9 +1,10 @@
 """Nearest neighbours by cosine: exact, by faiss.
 
-Rows are scaled to length 1 and kept in float32; the score of a pair is their dot product in float64, rounded to
-float32; the best score comes first and equal scores are ordered by LOWEST INDEX. So the answer does not depend on the
-number of threads. faiss (float32) finds the candidates. They are scored again, and a row whose candidates may not hold
-its whole answer, because too many scores are within the rounding of float32, is searched again for more of them.
+Rows are scaled to length 1 and kept in float32; the score of a pair is their dot product in
+float64, rounded to float32; the best score comes first and equal scores are ordered by LOWEST
+INDEX. So the answer does not depend on the number of threads. faiss (float32) finds the candidates.
+They are scored again, and a row whose candidates may not hold its whole answer, because too many
+scores are within the rounding of float32, is searched again for more of them.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ PAIRS = 2**23  # numbers of candidates that are scored at a time: 64 MB
 
 
 class Neighbours(NamedTuple):
-    """`scores` (n, k) float32 cosines, best first; `indices` (n, k) int64 rows of the other matrix, -1 for none."""
+    """`scores` (n, k) float32 cosines, best first;
+    `indices` (n, k) int64 rows of the other matrix, -1 for none."""
 
     scores: np.ndarray
     indices: np.ndarray
@@ -47,7 +49,8 @@ def nearest_neighbours(x: Embeddings, y: Embeddings, k: int) -> Neighbours:
     """The k rows of `y` with the highest cosine for each row of `x`.
 
     Args:
-        x: (n, d) numbers as numpy array, torch tensor (any device, any real dtype) or list; or a scipy sparse matrix.
+        x: (n, d) numbers as numpy array, torch tensor (any device, any real dtype) or list; or a
+            scipy sparse matrix.
         y: (m, d), of the same sort as x.
         k: 1 <= k <= m.
 
@@ -60,7 +63,8 @@ def nearest_neighbours(x: Embeddings, y: Embeddings, k: int) -> Neighbours:
 
 
 def mutual_neighbours(x: Embeddings, y: Embeddings, k: int) -> tuple[Neighbours, Neighbours]:
-    """(neighbours of x in y, neighbours of y in x): what margin scores need. k may not exceed the rows of either."""
+    """(neighbours of x in y, neighbours of y in x): what margin scores need.
+    k may not exceed the rows of either."""
     unit_x = unit_rows(x, "x")
     unit_y = unit_rows(y, "y")
     return unit_neighbours(unit_x, unit_y, k), unit_neighbours(unit_y, unit_x, k)
@@ -78,7 +82,8 @@ def unit_neighbours(x: Matrix, y: Matrix, k: int) -> Neighbours:
     open_rows = np.arange(len(x))
     candidates = min(k + SPARE, len(y))
     while len(open_rows):
-        # All candidates are scored as one product, a part of them pair by pair, with a copy of each candidate.
+        # All candidates are scored as one product, a part of them pair by pair, with a copy of each
+        # candidate.
         scored_as_product = candidates == len(y)
         numbers = len(open_rows) * candidates
         if scored_as_product:
@@ -107,7 +112,8 @@ def unit_neighbours(x: Matrix, y: Matrix, k: int) -> Neighbours:
 def _candidate_scores(
     x: np.ndarray, y: np.ndarray, candidates: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(n, candidates) float32 cosines, summed in float64, with their rows of y; (n,) the lowest as faiss rounds it."""
+    """(n, candidates) float32 cosines, summed in float64, with their rows of y;
+    (n,) the lowest as faiss rounds it."""
     import faiss
 
     rough_scores, indices = faiss.knn(x, y, candidates, metric=faiss.METRIC_INNER_PRODUCT)

@@ -1,19 +1,21 @@
-"""Margins, neighbours and best matches in NumPy alone: short, so that it travels with metrics of the Hub.
+"""Margins, neighbours and best matches in NumPy alone: short, so that it travels with metrics of
+the Hub.
 
 The package searches faster (`neighbours`, by faiss) and takes the margin from here.
 
-a is the cosine of x_i and y_j, m the mean cosine of a row with its k nearest neighbours on the other side,
-b = (m(x_i) + m(y_j)) / 2:
+a is the cosine of x_i and y_j, m the mean cosine of a row with its k nearest neighbours on the
+other side, b = (m(x_i) + m(y_j)) / 2:
     margin "cosine"    a                            the papers' own (OS 6.1), top 1 of all; None is the same
     margin "ratio"     1 + (a - b) / max(b, floor)  a / b wherever b reaches the floor: LASER's, MEXMA's
     margin "distance"  a - b
 
 As published (Artetxe and Schwenk 2019), a / b is meant for collections in which every row has near
-neighbours. It falls with the cosine where b is negative, and where b is close to 0 a stranger scores
-hundreds. The floor makes the score rise with the cosine everywhere and leaves other scores as published.
-It is 0.05; if a side has fewer than 100 rows 0.3, and one over its rows if it has 3 or fewer, because a
-itself is so large a share of b. With 4 to 20 rows a side a / b put a stranger before the one true pair in
-15 to 75 percent of draws, the ratio with a floor in 0.5 to 4.5 (NTREX, echo-nano).
+neighbours. It falls with the cosine where b is negative, and where b is close to 0 a stranger
+scores hundreds. The floor makes the score rise with the cosine everywhere and leaves other scores
+as published. It is 0.05; if a side has fewer than 100 rows 0.3, and one over its rows if it has 3
+or fewer, because a itself is so large a share of b. With 4 to 20 rows a side a / b put a stranger
+before the one true pair in 15 to 75 percent of draws, the ratio with a floor in 0.5 to 4.5
+(NTREX, echo-nano).
 """
 
 from __future__ import annotations
@@ -37,7 +39,8 @@ def checked_margin(margin: str | None) -> str:
 def margin_of(
     a: np.ndarray, mean_x: np.ndarray, mean_y: np.ndarray, margin: str = "ratio", *, smaller: int
 ) -> np.ndarray:
-    """Margin score of cosines `a` and the mean cosines of their rows with their neighbours (formulas above).
+    """Margin score of cosines `a` and the mean cosines of their rows with their neighbours
+    (formulas above).
 
     Args:
         smaller: rows of the smaller side, which says the floor.
@@ -76,7 +79,8 @@ def unit_vectors(rows: np.ndarray, name: str, dimensions: int | None = None) -> 
 
 
 def nearest_rows(x: np.ndarray, y: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """Cosines (n, k) of unit rows x (n, d) with their k nearest of y (m, d), and these rows of y (n, k).
+    """Cosines (n, k) of unit rows x (n, d) with their k nearest of y (m, d), and these rows of y
+    (n, k).
 
     The best comes first. Cosines are rounded to float32; equal ones are ordered by lowest row.
     """
@@ -85,7 +89,8 @@ def nearest_rows(x: np.ndarray, y: np.ndarray, k: int) -> tuple[np.ndarray, np.n
     for start in range(0, len(x), BLOCK):
         cosines = (x[start : start + BLOCK] @ y.T).astype(np.float32)
         rows = np.arange(len(cosines))
-        # argmax takes the lowest of equal rows; a partition, which is faster for large k, takes any.
+        # argmax takes the lowest of equal rows; a partition, which is faster for large k, takes
+        # any.
         for rank in range(k):
             best = cosines.argmax(axis=1)
             scores[start + rows, rank] = cosines[rows, best]
@@ -95,10 +100,12 @@ def nearest_rows(x: np.ndarray, y: np.ndarray, k: int) -> tuple[np.ndarray, np.n
 
 
 def best_rows(x: np.ndarray, y: np.ndarray, margin: str | None = None, k: int = 4) -> np.ndarray:
-    """(n,) the row of y (m, d) with the best score for each row of x (n, d), both of `unit_vectors`.
+    """(n,) the row of y (m, d) with the best score for each row of x (n, d), both of
+    `unit_vectors`.
 
     Args:
-        margin: None or "cosine", "ratio", "distance"; a margin chooses among the k nearest rows by cosine.
+        margin: None or "cosine", "ratio", "distance"; a margin chooses among the k nearest rows by
+            cosine.
         k: neighbours of the margin, at most the rows of the smaller side.
 
     Raises:
@@ -117,7 +124,8 @@ def best_rows(x: np.ndarray, y: np.ndarray, margin: str | None = None, k: int = 
 
 
 def ratio_margins(x: np.ndarray, y: np.ndarray, k: int = 4) -> np.ndarray:
-    """(n,) the ratio margin of each pair x[i], y[i]; neighbours come from all rows of the other side.
+    """(n,) the ratio margin of each pair x[i], y[i]; neighbours come from all rows of the other
+    side.
 
     Args:
         x, y: (n, d) of `unit_vectors`.

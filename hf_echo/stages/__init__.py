@@ -1,5 +1,5 @@
-"""Training stages: one file per stage with a Config, a Trainer and a subclass of `Stage`; `hf_echo.steps.table` lists
-them. The methods of other papers stand in folders of their own.
+"""Training stages: one file per stage with a Config, a Trainer and a subclass of `Stage`;
+`hf_echo.steps.table` lists them. The methods of other papers stand in folders of their own.
 
 core        what all stages share: what a stage is, trainer, text pairs, translation
 speech      the student that hears

@@ -21,7 +21,8 @@ from .core.translation import TranslationConfig, TranslationTrainer
 
 @dataclass
 class ContrastiveConfig(CachedBatchConfig, TranslationConfig):
-    """OS 5: 10k steps, lr 3e-4, 6k tokens per device, m 0.3, scale 100, r 0.5, alpha 0.05, beta 1."""
+    """OS 5: 10k steps, lr 3e-4, 6k tokens per device, m 0.3, scale 100, r 0.5, alpha 0.05,
+    beta 1."""
 
     learning_rate: float = setting("AdamW's initial learning rate", 3e-4)
     max_tokens: int = setting(
@@ -45,7 +46,8 @@ class ContrastiveConfig(CachedBatchConfig, TranslationConfig):
 
 
 class ContrastiveTrainer(TranslationTrainer):
-    """alpha * contrastive + beta * translation; `guide`: (source, target) embeddings, one row per pair, or None."""
+    """alpha * contrastive + beta * translation; `guide`:
+    (source, target) embeddings, one row per pair, or None."""
 
     encoder_sides = 2
 
@@ -97,7 +99,8 @@ class ContrastiveTrainer(TranslationTrainer):
     def contrastive_parts(
         self, embeddings: torch.Tensor, inputs: dict[str, Any]
     ) -> dict[str, torch.Tensor]:
-        """Losses of the sources, then targets, and whatever else is encoded: (texts, dimensions)."""
+        """Losses of the sources, then targets, and whatever else is encoded:
+        (texts, dimensions)."""
         n = len(inputs["index"])
         source = embeddings[:n]
         target, options = self.gathered(embeddings[n : 2 * n], inputs)

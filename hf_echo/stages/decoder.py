@@ -1,4 +1,5 @@
-"""Decoder finetuning on a frozen encoder (OS 4.7): translation through the bottleneck; embeddings do not change."""
+"""Decoder finetuning on a frozen encoder (OS 4.7): translation through the bottleneck;
+embeddings do not change."""
 
 from __future__ import annotations
 
@@ -38,8 +39,9 @@ class DecoderConfig(TranslationConfig):
 class DecoderTrainer(TranslationTrainer):
     """Token cross-entropy; only the decoder learns.
 
-    `embeddings`: (``rows -> (n, embedding_size)``,) of the sources by row of the training data, so that the frozen
-    encoder reads each text once and not every epoch. Language names are not dropped then. None runs it at each step.
+    `embeddings`: (``rows -> (n, embedding_size)``,) of the sources by row of the training data, so
+    that the frozen encoder reads each text once and not every epoch. Language names are not dropped
+    then. None runs it at each step.
     """
 
     def __init__(self, *args: Any, embeddings: Sequence[VectorRows] | None = None, **kwargs: Any):

@@ -25,7 +25,8 @@ from .core.text import TextConfig
 
 @dataclass
 class DistillationConfig(TextConfig):
-    """OS 5: cosine annealing, 1k steps of warm-up, 16k tokens; lr 1e-4 for a vocabulary, 5e-4 for a small model."""
+    """OS 5: cosine annealing, 1k steps of warm-up, 16k tokens;
+    lr 1e-4 for a vocabulary, 5e-4 for a small model."""
 
     learning_rate: float = setting("AdamW's initial learning rate", 5e-4)
     lr_scheduler_type: str = setting("learning rate schedule", "cosine")

@@ -1,4 +1,5 @@
-"""Omnilingual extension (OS 4.5.2, Algorithm 2): new languages join the space, the old ones keep their embeddings."""
+"""Omnilingual extension (OS 4.5.2, Algorithm 2):
+new languages join the space, the old ones keep their embeddings."""
 
 from __future__ import annotations
 
@@ -25,13 +26,15 @@ from .core.stage import Embedded, Stage, teacher
 from .core.text import same_text
 from .distillation import DistillationConfig, DistillationTrainer, resampled
 
-# Share of the source's embedding in the teacher's target of a base language, beside the target's (OS Table 14c).
+# Share of the source's embedding in the teacher's target of a base language, beside the target's
+# (OS Table 14c).
 SOURCE_SHARES = {"interpolated": 0.5, "source": 1.0, "target": 0.0}
 
 
 @dataclass
 class ExtensionConfig(CachedBatchConfig, DistillationConfig):
-    """OS 5 and Table 3: 30k steps, lr 4e-5, dropout 0.05; base languages first, new ones in the fields `new_...`."""
+    """OS 5 and Table 3: 30k steps, lr 4e-5, dropout 0.05;
+    base languages first, new ones in the fields `new_...`."""
 
     learning_rate: float = setting("AdamW's initial learning rate", 4e-5)
     mse_weight: float = setting("lambda of Eq. 10 for base languages", 0.5)
@@ -51,10 +54,12 @@ class ExtensionConfig(CachedBatchConfig, DistillationConfig):
 
 
 class ExtensionTrainer(DistillationTrainer):
-    """Contrastive in both directions and MSE against the teacher's target, with weights by language type.
+    """Contrastive in both directions and MSE against the teacher's target, with weights by language
+    type.
 
-    The training data are pairs into base languages, English only to itself (`hf_echo.data.directions.extension_pairs`).
-    Equal target texts are not negatives of each other. Students and teachers are gathered over ranks.
+    The training data are pairs into base languages, English only to itself
+    (`hf_echo.data.directions.extension_pairs`). Equal target texts are not negatives of each other.
+    Students and teachers are gathered over ranks.
     """
 
     def __init__(
@@ -99,7 +104,8 @@ class ExtensionTrainer(DistillationTrainer):
         langs = self.source_langs(inputs)
         new = torch.tensor([lang not in self.base for lang in langs], device=device)
         english = torch.tensor([lang == ENGLISH for lang in langs], device=device)
-        # Eq. 8: a new language takes the target's embedding, English its own, a base language by default both.
+        # Eq. 8: a new language takes the target's embedding, English its own, a base language by
+        # default both.
         base_share = SOURCE_SHARES[self.args.base_teacher_target]
         share = torch.where(new, 0.0, torch.where(english, 1.0, base_share))
         teacher = teacher_target(

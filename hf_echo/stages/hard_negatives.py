@@ -23,8 +23,9 @@ from .core.stage import Embedded, Stage, guide
 class HardNegativesConfig(ContrastiveConfig):
     """OS 5: 15k steps, lr 1e-5, 5 negatives, gamma 0.8.
 
-    The paper's 1.2k tokens (6k / 5) count one text of a pair (`tokens_of: side`). The default counts all texts, the
-    negatives too, so it stays at the 6k of stage 2: divided by 5, the negatives would be paid twice.
+    The paper's 1.2k tokens (6k / 5) count one text of a pair (`tokens_of: side`). The default
+    counts all texts, the negatives too, so it stays at the 6k of stage 2: divided by 5, the
+    negatives would be paid twice.
     """
 
     learning_rate: float = setting("AdamW's initial learning rate", 1e-5)
@@ -39,7 +40,8 @@ class HardNegativesConfig(ContrastiveConfig):
 
 
 class HardNegativesTrainer(ContrastiveTrainer):
-    """(1 - gamma) * contrastive + gamma * softmax over a source's own hard negatives, and translation."""
+    """(1 - gamma) * contrastive + gamma * softmax over a source's own hard negatives,
+    and translation."""
 
     def __init__(
         self,
@@ -94,7 +96,8 @@ class HardNegativesStage(Stage):
     def choose_rows(
         self, rows: Dataset, data: DataArguments, config: HardNegativesConfig
     ) -> Dataset:
-        """All rows; with `rule_negatives`, instead, those into English for which the rules make hard negatives."""
+        """All rows; with `rule_negatives`, instead, those into English for which the rules make
+        hard negatives."""
         if not data.rule_negatives:
             return rows
         from ..negatives.rules import hard_negatives_for

@@ -20,7 +20,8 @@ from .core.text import TextConfig, learned_positions, same_text
 
 @dataclass
 class LongContextConfig(CachedBatchConfig, TextConfig):
-    """OS 10.2: 9k steps, lr 1e-5, 900 steps of warm-up, scale 20, 128 pairs in a batch over 8 GPUs: 16 on each."""
+    """OS 10.2: 9k steps, lr 1e-5, 900 steps of warm-up, scale 20, 128 pairs in a batch over 8 GPUs:
+    16 on each."""
 
     learning_rate: float = setting("AdamW's initial learning rate", 1e-5)
     warmup_steps: float = setting("steps of linear warm-up", 900)
@@ -35,7 +36,8 @@ class LongContextConfig(CachedBatchConfig, TextConfig):
 
 
 class LongContextTrainer(EncoderTrainer):
-    """InfoNCE (OS Eq. 15). Rotary positions need no new weights for a longer text; learned ones cannot be longer.
+    """InfoNCE (OS Eq. 15). Rotary positions need no new weights for a longer text; learned ones
+    cannot be longer.
 
     Raises:
         ValueError: `max_length` is beyond the backbone's learned positions.

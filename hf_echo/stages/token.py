@@ -1,4 +1,5 @@
-"""OmniSONAR-Token (OS 10.1): token states learn to find their translations; sentence embeddings stay."""
+"""OmniSONAR-Token (OS 10.1): token states learn to find their translations;
+sentence embeddings stay."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ from .distillation import DistillationConfig, DistillationTrainer, resampled
 
 @dataclass
 class TokenConfig(DistillationConfig):
-    """OS 10.1: 15k steps, lambda 1, scale 500. The paper names no learning rate; this is that of the extension."""
+    """OS 10.1: 15k steps, lambda 1, scale 500. The paper names no learning rate;
+    this is that of the extension."""
 
     learning_rate: float = setting("AdamW's initial learning rate", 4e-5)
     language_drop: float = setting(
@@ -57,7 +59,8 @@ class TokenTrainer(DistillationTrainer):
 def own_tokens(
     input_ids: torch.Tensor, attention_mask: torch.Tensor, tokenizer: EchoTokenizer
 ) -> torch.Tensor:
-    """(rows, seq) bool: the text's own tokens, without special ones and the prompt, which ends with <SEP>."""
+    """(rows, seq) bool: the text's own tokens, without special ones and the prompt,
+    which ends with <SEP>."""
     special = torch.tensor(tokenizer.all_special_ids, device=input_ids.device)
     in_text = attention_mask.bool() & ~torch.isin(input_ids, special)
     if tokenizer.prompts == "none":

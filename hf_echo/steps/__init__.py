@@ -1,1 +1,2 @@
-"""Steps of a recipe: what they are (`table`, `operations`), the YAML file read, run, resumed and recorded."""
+"""Steps of a recipe: what they are (`table`, `operations`), the YAML file read, run,
+resumed and recorded."""

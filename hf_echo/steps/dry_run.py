@@ -1,4 +1,5 @@
-"""`hf-echo train RECIPE --dry-run`: what a recipe would train, and what is missing to train it here."""
+"""`hf-echo train RECIPE --dry-run`: what a recipe would train,
+and what is missing to train it here."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ from .step import Operation
 
 
 class _Start:
-    """What the recipe starts from: a checkpoint that is here, or one that an earlier recipe would make."""
+    """What the recipe starts from: a checkpoint that is here,
+    or one that an earlier recipe would make."""
 
     def __init__(self, path: Path, overrides: dict[str, Any], journey: Sequence[Path] | None):
         # Without a journey, overrides are of this recipe alone.
@@ -36,7 +38,8 @@ class _Start:
         self.problems: list[str] = []
 
     def config(self, field: str, name: str, kinds: tuple[Any, ...] = ECHO) -> Any:
-        """None where nobody can say: a problem, or an earlier recipe makes it from another model."""
+        """None where nobody can say: a problem, or an earlier recipe makes it from another
+        model."""
         made_by = None if Path(name).is_dir() else self._made_by(name)
         try:
             config = stored_config(name) if made_by is None else self._planned(*made_by)
@@ -98,7 +101,8 @@ class _Start:
             )
 
     def vocabulary(self, model_args: Any) -> VocabularyOnly:
-        """Of the tokenizer that the recipe names, where it is here or planned; else of one to be trained."""
+        """Of the tokenizer that the recipe names, where it is here or planned;
+        else of one to be trained."""
         name = model_args.tokenizer_name_or_path
         size = model_args.vocab_size
         made_by = self._made_by(name) if name and not Path(name).is_dir() else None
@@ -125,10 +129,11 @@ def stored_config(name: str) -> Any:
 def dry_run(
     path: Path, overrides: dict[str, Any] | None = None, *, journey: Sequence[Path] | None = None
 ) -> dict[str, Any]:
-    """What a recipe would train, without training: parameters by part, tokens, estimated memory, "problems".
+    """What a recipe would train, without training: parameters by part, tokens, estimated memory,
+    "problems".
 
-    `journey`: the recipes that are run together, with the same overrides; by default those beside `path`, with none.
-    What an earlier one would save is planned from its recipe.
+    `journey`: the recipes that are run together, with the same overrides; by default those beside
+    `path`, with none. What an earlier one would save is planned from its recipe.
     """
     own = known_overrides(path, overrides or {}) if journey is not None else overrides
     training = read_recipe(path, own)
@@ -158,7 +163,8 @@ def dry_run(
 
 
 def _data(stage: Stage, args: DataArguments, start: _Start) -> dict[str, Any]:
-    """{"pairs", "problems"}; a name on the Hub is not asked for, and what an earlier recipe makes is not missed."""
+    """{"pairs", "problems"}; a name on the Hub is not asked for,
+    and what an earlier recipe makes is not missed."""
     found: dict[str, Any] = {"problems": []}
     is_here = not args.train_data or _is_here(args.train_data)
     is_made = not is_here and start.makes(args.train_data)

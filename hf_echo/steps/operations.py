@@ -1,8 +1,9 @@
-"""Operations on checkpoints: each makes one checkpoint from others, in a recipe (`operation: prune`) or by a command.
+"""Operations on checkpoints: each makes one checkpoint from others, in a recipe (`operation:
+prune`) or by a command.
 
-A new operation is a function that writes its folder whole, with its lineage, and a declaration here, where the lineage
-records the settings under the same names: so a finished operation is recognised. Nothing heavy is imported here, since
-the help of the commands reads it.
+A new operation is a function that writes its folder whole, with its lineage, and a declaration
+here, where the lineage records the settings under the same names: so a finished operation is
+recognised. Nothing heavy is imported here, since the help of the commands reads it.
 """
 
 from __future__ import annotations
@@ -58,7 +59,8 @@ class SwapTokenizer(OnEcho):
     example="hf-echo vocabulary trim outputs/e5 outputs/e5-70k --texts texts.parquet --keep 70000",
 )
 class TrimVocabulary(OnEcho):
-    """Trim a model's vocabulary to the tokens that given languages need; train the model afterwards."""
+    """Trim a model's vocabulary to the tokens that given languages need;
+    train the model afterwards."""
 
     model: str = model()
     output_dir: str = output()
@@ -125,7 +127,8 @@ class Average(OnTextOrSpeech):
     example="hf-echo prune outputs/echo outputs/echo-tiny --size tiny",
 )
 class Prune(OnEcho):
-    """Make an encoder smaller (structured pruning, OS 4.8): fewer layers, heads and units, the same embedding size."""
+    """Make an encoder smaller (structured pruning, OS 4.8):
+    fewer layers, heads and units, the same embedding size."""
 
     model: str = model()
     output_dir: str = output()
@@ -159,7 +162,8 @@ class Prune(OnEcho):
     example="hf-echo release outputs/nano/3_hard_negatives outputs/nano/release",
 )
 class Release(OnTextOrSpeech):
-    """Convert a training checkpoint to a release: encoder in the root folder, decoder in decoder/."""
+    """Convert a training checkpoint to a release:
+    encoder in the root folder, decoder in decoder/."""
 
     then = (
         "{output_dir}: open it with AutoModel, SentenceTransformer or pipeline('sonar-translation')"
@@ -253,7 +257,8 @@ class Release(OnTextOrSpeech):
     example="hf-echo export outputs/nano/release outputs/nano/onnx --to onnx",
 )
 class Export(Operation):
-    """Write a model for others to open: transformers without remote code, ONNX, OpenVINO, static embeddings."""
+    """Write a model for others to open: transformers without remote code, ONNX, OpenVINO,
+    static embeddings."""
 
     then = "{output_dir}: docs/serving.md shows the servers and libraries that open it"
 
@@ -340,7 +345,8 @@ class AddLanguage(Operation):
 
 @step(operation="measure_teacher")
 class MeasureTeacher(Operation):
-    """Measure xsim++ of each language into English, the figures that `teacher_xsimpp` of an extension reads (OS 4.5.2).
+    """Measure xsim++ of each language into English, the figures that `teacher_xsimpp` of an
+    extension reads (OS 4.5.2).
 
     English itself, whose sentences find themselves, has 0.
     """
@@ -390,7 +396,8 @@ class MeasureTeacher(Operation):
         return {"output_dir": self.output_dir, "xsimpp": errors}
 
     def dev_rows(self) -> tuple[Any, dict[str, list[tuple[str, str]]]]:
-        """The rows (id, lang, text), and hard negatives by rule of their English sentences, by id."""
+        """The rows (id, lang, text), and hard negatives by rule of their English sentences,
+        by id."""
         if self.data == "builtin":
             from ..data.builtin import dev_set
 

@@ -1,4 +1,5 @@
-"""Prepare the data of a stage's recipe: its rows, its tokens, and the embeddings of its guide or teacher."""
+"""Prepare the data of a stage's recipe: its rows, its tokens,
+and the embeddings of its guide or teacher."""
 
 from __future__ import annotations
 
@@ -27,13 +28,16 @@ def prepare_recipe(
     workers: int,
     executor: LocalExecutor | RayExecutor,
 ) -> dict[str, Any]:
-    """Write shards of the rows that a recipe trains on, so that its run with `train_data` of `out` is the same.
+    """Write shards of the rows that a recipe trains on, so that its run with `train_data` of `out`
+    is the same.
 
     Args:
-        executor: where the guide or teacher embeds the shards. The others: as of `prepare_parallel`.
+        executor: where the guide or teacher embeds the shards. The others: as of
+            `prepare_parallel`.
 
     Raises:
-        ValueError: the recipe is not that of a stage that trains on text pairs, or its data are prepared already.
+        ValueError: the recipe is not that of a stage that trains on text pairs, or its data are
+            prepared already.
     """
     (path,) = find_recipes(recipe)
     training = read_recipe(path, overrides)

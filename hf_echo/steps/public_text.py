@@ -1,5 +1,5 @@
-"""Public text for journeys and scripts that are not given a folder of corpora: what is downloaded, the question, and
-the download."""
+"""Public text for journeys and scripts that are not given a folder of corpora: what is downloaded,
+the question, and the download."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ BITEXT = ("tatoeba_laser", "ntrex", "flores_devtest")  # whose test sets `evalua
 
 
 def public_sources(paths: Sequence[Path], overrides: Mapping[str, Any]) -> list[str]:
-    """Names of the public sources that the steps of a journey read; none if it reads a folder of the user's."""
+    """Names of the public sources that the steps of a journey read;
+    none if it reads a folder of the user's."""
     from ..data.sources import SOURCES
 
     names: list[str] = []
@@ -51,11 +52,13 @@ def public_folder(
         names: of the sources; what is to be downloaded is shown on stderr.
         license: the least free text that is taken; default: share-alike.
         yes: download without a question.
-        reader, instead: who reads the text, and how a user names a folder of his own, for the messages.
+        reader, instead: who reads the text, and how a user names a folder of his own, for the
+            messages.
         journey: its name, if one reads the text; the hours that it took are said.
 
     Raises:
-        ValueError: the answer is no, or nobody is there to answer. OSError: as `hf_echo.data.sources.download`.
+        ValueError: the answer is no, or nobody is there to answer. OSError: as
+            `hf_echo.data.sources.download`.
     """
     from ..data.sources import download
 
@@ -109,7 +112,8 @@ def add_corpora(parser: ArgumentParser, name: str = "corpora") -> None:
 
 
 def corpora_of(arguments: Namespace, *names: str, license: License | None = None) -> Path:
-    """The folder that a script was given, or that of these public sources. One line and exit code 1 without both."""
+    """The folder that a script was given, or that of these public sources.
+    One line and exit code 1 without both."""
     if arguments.corpora is not None:
         return arguments.corpora
     try:

@@ -1,10 +1,12 @@
-"""Recipes: YAML files of steps. This file finds and reads them; a step is a training stage or an operation.
+"""Recipes: YAML files of steps. This file finds and reads them; a step is a training stage or an
+operation.
 
 stage: seq2seq                operation: prune              journey: nano
 train_data: pairs.tsv         model: outputs/echo
 output_dir: outputs/a         output_dir: outputs/tiny
 
-What a recipe says is checked before data are read. That of a stage becomes model, data and the Config of the stage.
+What a recipe says is checked before data are read. That of a stage becomes model, data and the
+Config of the stage.
 """
 
 from __future__ import annotations
@@ -53,7 +55,8 @@ class Training:
 
 
 def find_recipes(name: str, inside: tuple[Path, ...] = ()) -> list[Path]:
-    """A YAML file, a folder, or a recipe or journey of the package; `inside`: files of journeys that lead here."""
+    """A YAML file, a folder, or a recipe or journey of the package; `inside`:
+    files of journeys that lead here."""
     for path in (Path(name), RECIPES / name, RECIPES / f"{name}.yaml"):
         if path.is_file():
             return _with_journey(path, inside)
@@ -89,8 +92,8 @@ def read_recipe(path: Path, overrides: Mapping[str, Any] | None = None) -> Train
     """The step that a recipe describes, checked before anything is read.
 
     Raises:
-        ValueError: no YAML mapping, an unknown stage, operation or field (named with those that exist), a missing
-            field, or a value that cannot be.
+        ValueError: no YAML mapping, an unknown stage, operation or field
+            (named with those that exist), a missing field, or a value that cannot be.
     """
     values = read_values(path, overrides)
     if "operation" in values:
@@ -111,7 +114,8 @@ def read_recipe(path: Path, overrides: Mapping[str, Any] | None = None) -> Train
 def step_fields(path: Path) -> set[str]:
     """The fields that an override can change: those that the stage or operation of a recipe reads.
 
-    Of two fields that do not go together, such as backbone and model_name_or_path, only the one that the recipe has.
+    Of two fields that do not go together, such as backbone and model_name_or_path, only the one
+    that the recipe has.
     """
     values = read_values(path)
     if "operation" in values:
@@ -248,10 +252,12 @@ def check_data(path: Path, stage: Stage, data: DataArguments) -> None:
 
 
 def make_config(path: Path, stage: Stage, values: Mapping[str, Any], data: DataArguments) -> Any:
-    """The Config of a stage: transformers' defaults are those of its own Trainer, so some are others here."""
+    """The Config of a stage: transformers' defaults are those of its own Trainer,
+    so some are others here."""
     values = {"use_cpu": not torch.cuda.is_available(), **values}
     values["report_to"] = values.get("report_to") or "none"
-    # A finished run is recognised on a machine without bf16 too, so this is not among the values of the recipe.
+    # A finished run is recognised on a machine without bf16 too, so this is not among the values of
+    # the recipe.
     fast = values["use_cpu"] and stage.half_precision and bf16_is_faster(training=True)
     native = {"bf16": fast and not values.get("fp16")}
     try:
@@ -270,7 +276,8 @@ def make_config(path: Path, stage: Stage, values: Mapping[str, Any], data: DataA
 
 
 def defaults_for_log(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The first step and then a line each 50 steps; TrainingArguments would be silent until step 500."""
+    """The first step and then a line each 50 steps;
+    TrainingArguments would be silent until step 500."""
     if {"logging_steps", "logging_strategy"} & set(values):
         return {}
     steps = values.get("max_steps") or 0
@@ -283,10 +290,12 @@ def defaults_for_log(values: Mapping[str, Any]) -> dict[str, Any]:
 def defaults_for_evaluation(
     stage: Stage, values: Mapping[str, Any], dev_data: Any
 ) -> dict[str, Any]:
-    """Where a recipe names dev data and does not say when to evaluate: ten times (at least every 1,000 steps), and the
-    best checkpoint is loaded at the end. Its own values are kept, and decide what is possible.
+    """Where a recipe names dev data and does not say when to evaluate: ten times (at least every
+    1,000 steps), and the best checkpoint is loaded at the end. Its own values are kept, and decide
+    what is possible.
 
-    The best is the best by xsim, so it is not loaded where the encoder does not learn: all would be equal.
+    The best is the best by xsim, so it is not loaded where the encoder does not learn: all would be
+    equal.
     """
     if not dev_data or "eval_strategy" in values:
         return {}
@@ -321,7 +330,8 @@ def _is_multiple(save: float, evaluate: float) -> bool:
 def check_metric(
     name: str, values: Mapping[str, Any], data: DataArguments, metrics: tuple[str, ...]
 ) -> None:
-    """Raises ValueError for a metric that no evaluation gives; its name may start with that of a dev set."""
+    """Raises ValueError for a metric that no evaluation gives;
+    its name may start with that of a dev set."""
     metric = str(values["metric_for_best_model"])
     of_all_sets = metric.removeprefix("eval_")
     for name_of_set in data.dev_data:

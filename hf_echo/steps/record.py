@@ -1,4 +1,5 @@
-"""The record of a run (`recipe.json`): recipe and seed, by which the same command resumes or skips the run."""
+"""The record of a run (`recipe.json`): recipe and seed, by which the same command resumes or skips
+the run."""
 
 from __future__ import annotations
 
@@ -33,14 +34,16 @@ FREE = tuple(
         "gradient_checkpointing activation_checkpointing push_to_hub hub_ enable_jit_checkpoint"
     ).split()
 )
-# How long, and how often it is measured and saved: a run that was killed may resume with other values.
+# How long, and how often it is measured and saved: a run that was killed may resume with other
+# values.
 LENGTH = ("max_steps", "num_train_epochs", "save_", "eval_")
 # What it is measured on, likewise, where no checkpoint and no learning rate is chosen by it.
 MEASURED = ("dev_data", "dev_negatives")
 
 
 def read_record(folder: str | Path | None) -> dict | None:
-    """The record in a checkpoint's folder; None where there is none (a model of other origin, an unpinned name)."""
+    """The record in a checkpoint's folder; None where there is none
+    (a model of other origin, an unpinned name)."""
     file = Path(snapshot(folder or "")) / RUN
     if not folder or not file.is_file():
         return None
@@ -53,7 +56,8 @@ def read_record(folder: str | Path | None) -> dict | None:
 
 
 def record_of(training: Training) -> dict[str, Any]:
-    """What a run records before it has results, with the records of the checkpoints that it starts from."""
+    """What a run records before it has results, with the records of the checkpoints that it starts
+    from."""
     values = portable(training.values)
     values.pop("hub_token", None)  # a secret
     chosen = values.get("load_best_model_at_end")
@@ -77,7 +81,8 @@ def write_record(folder: Path, run: Mapping[str, Any], *, finished: bool) -> Non
 
 
 def data_fingerprint(rows: Iterable[Mapping[str, Any]]) -> str:
-    """Fingerprint of the rows of a table, in order; the file's name, time and format do not change it."""
+    """Fingerprint of the rows of a table, in order;
+    the file's name, time and format do not change it."""
     digest = hashlib.blake2b(digest_size=16)
     batches = rows.iter(batch_size=10_000) if hasattr(rows, "iter") else rows
     for batch in batches:
@@ -92,7 +97,8 @@ def data_fingerprint(rows: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _text(value: Any) -> str:
-    """Bytes, such as those of a recording, as their hash: gigabytes of them written out take minutes."""
+    """Bytes, such as those of a recording, as their hash:
+    gigabytes of them written out take minutes."""
     if isinstance(value, bytes):
         return hashlib.blake2b(value, digest_size=16).hexdigest()
     return str(value)
@@ -125,7 +131,8 @@ def check_data(out: Path, run: Mapping[str, Any], before: Mapping[str, Any]) -> 
 def checkpoint_to_resume(
     out: Path, run: Mapping[str, Any], before: dict | None, fresh: bool
 ) -> str | None:
-    """The last complete checkpoint of the same run; a longer one (more steps) is the same run too."""
+    """The last complete checkpoint of the same run;
+    a longer one (more steps) is the same run too."""
     checkpoints = []
     if out.is_dir():
         checkpoints = [Path(p) for p in sort_checkpoints(str(out), PREFIX_CHECKPOINT_DIR)]
@@ -172,7 +179,8 @@ def checkpoint_to_resume(
 
 
 def weights_of_the_end(checkpoint: Path, args: TrainingArguments) -> Path | None:
-    """The checkpoint to save, where the last one stands at the end of the run already: itself, or the best one."""
+    """The checkpoint to save, where the last one stands at the end of the run already:
+    itself, or the best one."""
     state = json.loads((checkpoint / "trainer_state.json").read_text(encoding="utf-8"))
     longest = args.max_steps if args.max_steps > 0 else args.num_train_epochs
     if state["global_step" if args.max_steps > 0 else "epoch"] < longest:
@@ -184,7 +192,8 @@ def weights_of_the_end(checkpoint: Path, args: TrainingArguments) -> Path | None
 
 
 def whole_checkpoint(folder: Path) -> bool:
-    """Whether all that a run continues from is there and readable; what is written last is trainer_state.json."""
+    """Whether all that a run continues from is there and readable;
+    what is written last is trainer_state.json."""
     try:
         json.loads((folder / "trainer_state.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -198,7 +207,8 @@ def whole_checkpoint(folder: Path) -> bool:
 
 
 def check_output_folder(out: Path) -> None:
-    """Raises ValueError if a run cannot be saved there, or would replace files of others; before the data are read."""
+    """Raises ValueError if a run cannot be saved there, or would replace files of others;
+    before the data are read."""
     try:
         check_output(out, folder=True)
     except (OSError, ValueError) as error:
@@ -212,7 +222,8 @@ def check_output_folder(out: Path) -> None:
 
 
 def _settings(run: Mapping[str, Any], free: tuple[str, ...]) -> dict:
-    """What decides the result, of a run and of the runs that it started from (of which no setting is free)."""
+    """What decides the result, of a run and of the runs that it started from
+    (of which no setting is free)."""
     if free != FREE and not run.get("chosen_by_dev_data"):
         free = free + MEASURED
     said = portable(run["values"])

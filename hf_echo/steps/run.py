@@ -1,4 +1,5 @@
-"""Run the steps of a journey in order: a finished one is recognised by what it recorded, and not done again."""
+"""Run the steps of a journey in order: a finished one is recognised by what it recorded,
+and not done again."""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ def run_journey(
     fresh: bool = False,
     changed_data: bool = False,
 ) -> Iterator[dict[str, Any]]:
-    """Carry out the steps (of `find_recipes`) in order; yields the results of each. All are checked before the first.
+    """Carry out the steps (of `find_recipes`) in order; yields the results of each. All are checked
+    before the first.
 
     `overrides`: a single recipe takes all of them, each of several those that it has a field for.
     """
@@ -54,7 +56,8 @@ def run_journey(
 def describe_journey(
     paths: Sequence[Path], overrides: dict[str, Any] | None = None, *, downloads: Sequence[str] = ()
 ) -> Iterator[dict[str, Any]]:
-    """Yield what each step would do, without doing it; what an earlier step makes, or a download, counts as an input.
+    """Yield what each step would do, without doing it; what an earlier step makes, or a download,
+    counts as an input.
 
     `downloads`: folders that are downloaded before the first step.
     """
@@ -71,7 +74,8 @@ def describe_journey(
 
 
 def _check_together(steps: Mapping[Path, Training | Operation]) -> None:
-    """Raises where a later step would: it lacks what nobody makes, or two steps write one folder."""
+    """Raises where a later step would: it lacks what nobody makes,
+    or two steps write one folder."""
     made: dict[Path, Path] = {}
     for path, step in steps.items():
         problems: Iterator[str] = iter(())
@@ -100,7 +104,8 @@ def _with_overrides(
 def run_operation(
     path: Path, overrides: dict[str, Any] | None = None, *, fresh: bool = False
 ) -> dict[str, Any]:
-    """Carry out an operation, unless its folder holds the result of the same one (and not `fresh`); what it counted."""
+    """Carry out an operation, unless its folder holds the result of the same one (and not `fresh`);
+    what it counted."""
     operation = _operation(path, overrides)
     # Two processes would write one folder.
     if int(os.environ.get("WORLD_SIZE", 1)) > 1:
@@ -127,7 +132,8 @@ def run_operation(
 def describe_operation(
     path: Path, overrides: dict[str, Any] | None = None, *, made: Iterable[str] = ()
 ) -> dict[str, Any]:
-    """What an operation would do, and "problems" (inputs, output); `made`: folders of earlier steps."""
+    """What an operation would do, and "problems" (inputs, output); `made`:
+    folders of earlier steps."""
     operation = _operation(path, overrides)
     reads = operation.names(CHECKPOINT) | operation.names(DATA)
     report = {"recipe": path.stem, "operation": operation.operation, "reads": reads}
@@ -148,7 +154,8 @@ def describe_operation(
 def is_made(
     operation: Operation, fix: str = "--fresh replaces it, or give another output_dir"
 ) -> bool:
-    """Whether the folder holds the result of this operation, with these settings, on inputs of the same content.
+    """Whether the folder holds the result of this operation, with these settings, on inputs of the
+    same content.
 
     Raises ValueError where it holds another result; `fix` ends the message.
     """
@@ -199,7 +206,8 @@ def _difference(operation: Operation, before: dict[str, Any]) -> str | None:
 
 
 def _input_problems(operation: Operation, made: Iterable[Path]) -> Iterator[str]:
-    """Inputs that are neither here nor made by an earlier step. Names on the Hub are not looked up."""
+    """Inputs that are neither here nor made by an earlier step.
+    Names on the Hub are not looked up."""
     made = set(made)
     for role, name in operation.names(CHECKPOINT).items():
         if not Path(name).exists() and not _is_made(name, made) and not may_be_on_hub(name):
@@ -213,7 +221,8 @@ def _input_problems(operation: Operation, made: Iterable[Path]) -> Iterator[str]
 
 
 def _stage_problems(training: Training, made: set[Path]) -> Iterator[str]:
-    """Checkpoints and files of a stage that are neither here nor made by an earlier step; a finished one reads none.
+    """Checkpoints and files of a stage that are neither here nor made by an earlier step; a
+    finished one reads none.
 
     Names on the Hub are not looked up.
     """

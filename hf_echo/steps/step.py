@@ -1,4 +1,5 @@
-"""What every declaration of a step has in common: the class of operations, fields that many have, languages by name.
+"""What every declaration of a step has in common: the class of operations, fields that many have,
+languages by name.
 
 Nothing heavy is imported here, since the help of the commands reads it.
 """
@@ -112,14 +113,16 @@ def model(
 
 
 def language_code(text: str) -> str:
-    """The NLLB code of a language that is given by any name or code, for `setting(..., convert=language_code)`."""
+    """The NLLB code of a language that is given by any name or code, for `setting(...,
+    convert=language_code)`."""
     from ..languages import as_code  # when it is needed: no help reads the tables
 
     return as_code(text)
 
 
 def language_tag(text: str) -> str:
-    """The same code, which remembers the region that it was named with: "en-GB" chooses that variant in a TMX file."""
+    """The same code, which remembers the region that it was named with:
+    "en-GB" chooses that variant in a TMX file."""
     from ..languages import tagged_code
 
     return tagged_code(text)

@@ -1,4 +1,5 @@
-"""All steps that a recipe can name; stages by module, opened by `stage_named`, so nothing heavy is imported."""
+"""All steps that a recipe can name; stages by module, opened by `stage_named`,
+so nothing heavy is imported."""
 
 from __future__ import annotations
 

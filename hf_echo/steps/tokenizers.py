@@ -1,4 +1,5 @@
-"""Steps on tokenizers: count words, extend, train and compare. As in `operations`, nothing heavy is imported."""
+"""Steps on tokenizers: count words, extend, train and compare.
+As in `operations`, nothing heavy is imported."""
 
 from __future__ import annotations
 

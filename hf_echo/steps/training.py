@@ -1,7 +1,8 @@
 """From a recipe (YAML) to a trained checkpoint: data, tokenizer, model, trainer, in this order.
 
-A recipe is one stage. A folder of recipes, in the order of their names, is a journey. Every field can be overridden.
-A run that was killed resumes from its last checkpoint; a stage that is finished is not trained again.
+A recipe is one stage. A folder of recipes, in the order of their names, is a journey. Every field
+can be overridden. A run that was killed resumes from its last checkpoint; a stage that is finished
+is not trained again.
 """
 
 from __future__ import annotations
@@ -55,11 +56,14 @@ def train_recipe(
     fresh: bool = False,
     changed_data: bool = False,
 ) -> dict[str, Any]:
-    """Train one stage and save it in its `output_dir`; returns metrics (also written to results.json there).
+    """Train one stage and save it in its `output_dir`; returns metrics
+    (also written to results.json there).
 
     Args:
-        fresh: train again although the stage is finished, and drop the checkpoints of a run that is not.
-        changed_data: resume a run, or take a stage as finished, although its data have changed since.
+        fresh: train again although the stage is finished, and drop the checkpoints of a run that is
+            not.
+        changed_data: resume a run, or take a stage as finished, although its data have changed
+            since.
     """
     training = read_recipe(path, overrides)
     assert isinstance(training, Training), f"{path} is an operation"
@@ -85,7 +89,8 @@ def train_recipe(
     if model_args.model_name_or_path and model_args.shape:
         check_start(model_args.model_name_or_path, model_args.shape)
     set_seed(args.seed)
-    # The other processes, those of other machines too, find the caches: all machines see one cache_dir.
+    # The other processes, those of other machines too, find the caches: all machines see one
+    # cache_dir.
     with args.main_process_first(local=False, desc="data"):
         loaded = stage.load_rows(data_args)
         dev_sets = stage.load_dev_sets(data_args)
@@ -116,7 +121,8 @@ def train_recipe(
 
 
 def check_start(name: str, shape: dict[str, Any]) -> None:
-    """Raises ValueError for a `shape` that the checkpoint does not have, or where there is no checkpoint."""
+    """Raises ValueError for a `shape` that the checkpoint does not have,
+    or where there is no checkpoint."""
     with opening(name) as place:
         config = AutoConfig.from_pretrained(place)
     check_same_shape(shape, config, name)
@@ -149,7 +155,8 @@ def _train(trainer: CoreTrainer, resume: str | None, name: str) -> float:
 def _save(
     stage: Stage, trainer: CoreTrainer, run: dict[str, Any], languages: list[str], seconds: float
 ) -> dict[str, Any]:
-    """Save the trained model, then evaluate it and add card, results and lineage; returns the results."""
+    """Save the trained model, then evaluate it and add card, results and lineage;
+    returns the results."""
     args = trainer.args
     tokenizer = trainer.tokenizer
     out = Path(trainer.args.output_dir)
@@ -190,7 +197,8 @@ def _save(
 
 
 def _push(args: TrainingArguments) -> None:
-    """Upload the folder as it is. `Trainer.push_to_hub` would first save the trained model over the finished one."""
+    """Upload the folder as it is. `Trainer.push_to_hub` would first save the trained model over the
+    finished one."""
     name = args.hub_model_id or Path(args.output_dir).absolute().name
     repo = create_repo(name, token=args.hub_token, private=args.hub_private_repo, exist_ok=True)
     upload_folder(
@@ -214,7 +222,8 @@ def _results(out: Path) -> dict[str, Any]:
 
 
 def _data_of_finished(stage: Stage, args: DataArguments) -> dict[str, str]:
-    """Fingerprints of the current data; empty if the data are gone, since a finished run does not read them."""
+    """Fingerprints of the current data; empty if the data are gone,
+    since a finished run does not read them."""
     try:
         return data_fingerprints(stage.load_rows(args), stage.load_dev_sets(args), args)
     except FileNotFoundError as error:

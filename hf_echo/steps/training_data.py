@@ -1,4 +1,5 @@
-"""Steps that make training data: a data recipe, or a folder of corpora. As in `operations`, nothing heavy is imported.
+"""Steps that make training data: a data recipe, or a folder of corpora. As in `operations`, nothing
+heavy is imported.
 
 operation: collect_data
 output_dir: outputs/mine/data
@@ -109,7 +110,8 @@ class CollectData(Operation):
         return {"output_dir": self.output_dir, **rows}
 
     def _count_leaks(self, folder: Path) -> dict[str, int]:
-        """Compare the mix with the test splits beside the corpora, if there are any: `leaks.json`, for a release."""
+        """Compare the mix with the test splits beside the corpora, if there are any:
+        `leaks.json`, for a release."""
         from ..data.leaks import REPORT, find_leaks
         from ..utils.files import write_json
 
@@ -153,7 +155,8 @@ class HubTable:
 
 @step(operation="hub_tables")
 class HubTables(Operation):
-    """Write datasets of the Hub as a folder of corpora that `collect_data` reads. A stopped run continues."""
+    """Write datasets of the Hub as a folder of corpora that `collect_data` reads.
+    A stopped run continues."""
 
     continues = True
 
@@ -193,7 +196,8 @@ class HubTables(Operation):
     example="hf-echo data speak nway.parquet outputs/speech/train --engine espeak-ng --copies 2",
 )
 class Speak(Operation):
-    """Speak sentences with speech engines such as espeak-ng: a corpus of recordings that a speech encoder learns from.
+    """Speak sentences with speech engines such as espeak-ng: a corpus of recordings that a speech
+    encoder learns from.
 
     A stopped run continues, and the same seed gives the same clips.
     """
@@ -348,7 +352,8 @@ class Speak(Operation):
 class PrepareData(Operation):
     """Tokenize training data into shards that every process of a training run maps into memory.
 
-    Then `train_data: OUT` in a recipe of a text stage. A second call makes only the shards that are missing.
+    Then `train_data: OUT` in a recipe of a text stage. A second call makes only the shards that are
+    missing.
     """
 
     data: str = setting("parallel data, as train_data of a recipe", argument=True, reads=DATA)

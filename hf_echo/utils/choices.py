@@ -1,4 +1,5 @@
-"""Choices that functions, commands and recipes share, each listed here alone. Nothing heavy is imported.
+"""Choices that functions, commands and recipes share, each listed here alone. Nothing heavy is
+imported.
 
 Files that leave the package list them again, and a test compares: `modeling/tokenization_echo.py`,
 `search/numpy_search.py`.

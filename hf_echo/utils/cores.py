@@ -1,4 +1,5 @@
-"""One batch per core: products of this package's sizes gain less from several cores than batches do."""
+"""One batch per core: products of this package's sizes gain less from several cores than batches
+do."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ Result = TypeVar("Result")
 
 
 def one_per_core(run: Callable[[Batch], Result], batches: Sequence[Batch]) -> Iterator[Result]:
-    """Yield `run(batch)`, in order, inference mode, as many at once as torch has threads (one batch has all)."""
+    """Yield `run(batch)`, in order, inference mode, as many at once as torch has threads
+    (one batch has all)."""
     n_threads = torch.get_num_threads()
     threads = min(n_threads, len(batches))
     inference = torch.inference_mode()(run)  # inference mode is per thread

@@ -1,6 +1,8 @@
-"""Random numbers by counters: a number is a function of its seed and place, whatever else is drawn, and wherever.
+"""Random numbers by counters: a number is a function of its seed and place, whatever else is drawn,
+and wherever.
 
-A row of a batch so gets the same draws on one process as on two, behind any padding, and beside any other rows.
+A row of a batch so gets the same draws on one process as on two, behind any padding, and beside any
+other rows.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ def _mixed(state: np.ndarray) -> np.ndarray:
 
 
 def counted_bits(*counters: int | np.ndarray) -> np.ndarray:
-    """uint64 numbers of counters, which are integers or broadcastable arrays of them; their order matters."""
+    """uint64 numbers of counters, which are integers or broadcastable arrays of them;
+    their order matters."""
     state = np.uint64(0)
     with np.errstate(over="ignore"):
         for counter in counters:

@@ -1,4 +1,5 @@
-"""The device that models are opened on where the caller names none: `$HF_ECHO_DEVICE`, CUDA if there is one, the CPU.
+"""The device that models are opened on where the caller names none: `$HF_ECHO_DEVICE`, CUDA if
+there is one, the CPU.
 
 `--device` of the commands sets the variable, so that worker processes follow too.
 """
@@ -11,7 +12,8 @@ DEVICE = "HF_ECHO_DEVICE"
 
 
 def choose_device(name: str) -> None:
-    """Open the models of this process, and of those that it starts, on a device such as cpu or cuda:1."""
+    """Open the models of this process, and of those that it starts,
+    on a device such as cpu or cuda:1."""
     os.environ[DEVICE] = name
 
 

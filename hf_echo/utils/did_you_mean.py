@@ -13,7 +13,8 @@ def nearest(word: object, known: Iterable[str]) -> str | None:
 
 
 def did_you_mean(word: object, known: Iterable[str], otherwise: str = "") -> str:
-    """The end of an error message about an unknown `word`: the nearest known name, or `otherwise` if none is similar.
+    """The end of an error message about an unknown `word`: the nearest known name, or `otherwise`
+    if none is similar.
 
     Example:
         >>> did_you_mean("lerning_rate", ["learning_rate", "max_steps"])

@@ -1,4 +1,5 @@
-"""Output files: check before the work starts, write completely or not at all. Also reads .npy and JSON files."""
+"""Output files: check before the work starts, write completely or not at all.
+Also reads .npy and JSON files."""
 
 from __future__ import annotations
 
@@ -18,10 +19,11 @@ if TYPE_CHECKING:
 
 @contextmanager
 def write_whole(path: str | Path) -> Iterator[Path]:
-    """Give a temporary path to write to; rename the file to `path` if the block ends without an error.
+    """Give a temporary path to write to; rename the file to `path` if the block ends without an
+    error.
 
-    Missing folders are created. If `path` is a link, the file that it points to is replaced. If it is not a regular
-    file (`/dev/stdout`, a pipe), it is written directly.
+    Missing folders are created. If `path` is a link, the file that it points to is replaced. If it
+    is not a regular file (`/dev/stdout`, a pipe), it is written directly.
 
     Raises:
         ValueError: `path` is a folder.
@@ -54,7 +56,8 @@ def write_whole(path: str | Path) -> Iterator[Path]:
 
 @contextmanager
 def named_when_full(path: str | Path) -> Iterator[None]:
-    """A block that writes `path`: an error of a write names it, whatever library has noticed a full disk or a limit."""
+    """A block that writes `path`: an error of a write names it,
+    whatever library has noticed a full disk or a limit."""
     full = os.strerror(errno.ENOSPC)
     try:
         yield
@@ -92,7 +95,8 @@ NO_LOCKS = (errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOLCK, errno.ENOSYS)
 
 
 def _acquired_lock(out: Path) -> Any:
-    """A lock of an output: one of the system, or where the drive has none a file that exists while the run does."""
+    """A lock of an output: one of the system, or where the drive has none a file that exists while
+    the run does."""
     from filelock import FileLock, SoftFileLock, Timeout
 
     lock = FileLock(out.with_name(f".{out.name}.lock"))
@@ -117,7 +121,8 @@ def _acquired_lock(out: Path) -> Any:
 
 
 def _release(lock: Any) -> None:
-    """Release a lock and remove its file: before, so that nobody waits for a file that is gone; Windows after it."""
+    """Release a lock and remove its file: before, so that nobody waits for a file that is gone;
+    Windows after it."""
     try:
         Path(lock.lock_file).unlink(missing_ok=True)
     except PermissionError:  # Windows removes no open file
@@ -169,7 +174,8 @@ def write_array(path: str | Path, array: np.ndarray) -> None:
 
 
 def files_below(folder: str | Path, around: frozenset[str] = frozenset()) -> list[Path]:
-    """The files of a folder and of its folders, sorted. Links are followed, but not to a folder `around` them."""
+    """The files of a folder and of its folders, sorted.
+    Links are followed, but not to a folder `around` them."""
     # A link to a folder above would never end.
     around = around | {os.path.realpath(folder)}
     files = []
@@ -182,7 +188,8 @@ def files_below(folder: str | Path, around: frozenset[str] = frozenset()) -> lis
 
 
 def same_place(one: str | Path, other: str | Path) -> bool:
-    """Whether two paths name the same file or folder, also through links; the paths need not exist."""
+    """Whether two paths name the same file or folder, also through links;
+    the paths need not exist."""
     try:
         return os.path.samefile(one, other)
     except OSError:
@@ -192,12 +199,13 @@ def same_place(one: str | Path, other: str | Path) -> bool:
 def check_output(
     path: str | Path, inputs: Iterable[str | Path] = (), *, folder: bool = False, needed: int = 0
 ) -> None:
-    """Check that an output can be written and is not also an input. Leaves nothing behind; `needed` bytes must be
-    free."""
+    """Check that an output can be written and is not also an input. Leaves nothing behind; `needed`
+    bytes must be free."""
     if str(path) == "-" and not folder:  # standard output
         return
     path = Path(path)
-    # The output must not be an input, and a file must not be where a folder is written, or the reverse.
+    # The output must not be an input, and a file must not be where a folder is written, or the
+    # reverse.
     for input_path in inputs:
         if same_place(path, input_path):
             raise ValueError(
@@ -234,7 +242,8 @@ RAW = {".f32": "<f4", ".f16": "<f2"}  # numbers without a header, by rows
 
 
 def load_npy(path: str | Path) -> np.ndarray:
-    """Read the array of a .npy file, or of raw numbers (.f32, .f16) with their shape in PATH.json."""
+    """Read the array of a .npy file, or of raw numbers
+    (.f32, .f16) with their shape in PATH.json."""
     import numpy as np
 
     path = Path(path)
@@ -284,7 +293,8 @@ def one_line(error: BaseException) -> str:
 
 
 def remove_work(work: Path, pattern: str) -> None:
-    """Remove the folders of that pattern from a work folder, and the folder itself if nothing else is in it."""
+    """Remove the folders of that pattern from a work folder,
+    and the folder itself if nothing else is in it."""
     for folder in work.glob(pattern):
         shutil.rmtree(folder)
     if work.is_dir() and not any(work.iterdir()):
@@ -292,7 +302,8 @@ def remove_work(work: Path, pattern: str) -> None:
 
 
 def make_once(path: Path, make: Callable[[Path], None]) -> Path:
-    """Call `make(unfinished)` unless the file exists; it writes to the path `unfinished`, which is then renamed."""
+    """Call `make(unfinished)` unless the file exists;
+    it writes to the path `unfinished`, which is then renamed."""
     if not path.exists():
         with write_whole(path) as unfinished:
             make(unfinished)

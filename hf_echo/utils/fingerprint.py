@@ -1,9 +1,10 @@
 """Fingerprint of a model, and the checksums of a release.
 
-Equal fingerprints mean equal weights, tokenizer, configuration and prompts: file contents, not folder names or file
-times, without training state, cards and results. `checksums.json` in a release has size and SHA-256 of the same files:
-a folder whose weights were changed after it was written says so when hf-echo opens it. Opening stays fast: files of up
-to `WHOLE` bytes are read whole (0.1 s), of larger ones the size is compared. `hf-echo push` reads all of every file.
+Equal fingerprints mean equal weights, tokenizer, configuration and prompts: file contents, not
+folder names or file times, without training state, cards and results. `checksums.json` in a release
+has size and SHA-256 of the same files: a folder whose weights were changed after it was written
+says so when hf-echo opens it. Opening stays fast: files of up to `WHOLE` bytes are read whole
+(0.1 s), of larger ones the size is compared. `hf-echo push` reads all of every file.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ _warned: set[str] = set()
 
 
 def fingerprint(name: str | Path) -> str:
-    """``sha256:...`` of a model folder, file or packaged model, ``commit:...`` (or unknown) of a cached Hub name."""
+    """``sha256:...`` of a model folder, file or packaged model,
+    ``commit:...`` (or unknown) of a cached Hub name."""
     repo, revision = split_revision(name)
     if revision is not None:
         return f"commit:{_cached_commit(repo, revision) or 'unknown'}"
@@ -104,7 +106,8 @@ def _cached_commit(name: str, revision: str | None = None) -> str | None:
 
 
 def write_checksums(folder: str | Path) -> None:
-    """Write the checksums of a finished folder; cards, lineage and results may change later, so they have none."""
+    """Write the checksums of a finished folder;
+    cards, lineage and results may change later, so they have none."""
     folder = Path(folder)
     checksums = {}
     for file in model_files(folder):
@@ -114,7 +117,8 @@ def write_checksums(folder: str | Path) -> None:
 
 
 def warn_of_changes(folder: str | Path) -> None:
-    """Say, once per process and folder, that weights or other files are not those of the release."""
+    """Say, once per process and folder, that weights or other files are not those of the
+    release."""
     if str(folder) in _warned:
         return
     changed = list(changed_files(folder, whole=WHOLE))
@@ -127,7 +131,8 @@ def warn_of_changes(folder: str | Path) -> None:
 
 
 def changed_files(folder: str | Path, *, whole: float = float("inf")) -> Iterator[str]:
-    """Files missing or not as in `checksums.json`, if there is one; over `whole` bytes the size is compared."""
+    """Files missing or not as in `checksums.json`, if there is one;
+    over `whole` bytes the size is compared."""
     folder = Path(folder)
     if not (folder / CHECKSUMS).is_file():
         return

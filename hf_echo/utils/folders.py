@@ -35,7 +35,8 @@ WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "adapter_model.s
 def write_folder(path: str | Path) -> Iterator[Path]:
     """Gives an empty folder, which replaces `path` when the block ends without an error.
 
-    `path` is nothing, a checkpoint, or what a command of hf-echo has written and nobody has changed since.
+    `path` is nothing, a checkpoint, or what a command of hf-echo has written and nobody has changed
+    since.
     """
     place = Path(os.path.realpath(path))
     if place.is_file():
@@ -90,7 +91,8 @@ def whole_weights(folder: Path) -> bool:
 
 
 def whole_tensors(folder: Path) -> bool:
-    """Whether every file of weights has the length that its header says, and every one of an index is there."""
+    """Whether every file of weights has the length that its header says,
+    and every one of an index is there."""
     from safetensors import SafetensorError, safe_open
 
     try:

@@ -1,5 +1,5 @@
-"""Defaults of functions, read from their source without an import: the help of a command needs neither torch nor
-transformers, and a step need not repeat what the function that it calls says."""
+"""Defaults of functions, read from their source without an import: the help of a command needs
+neither torch nor transformers, and a step need not repeat what the function that it calls says."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def function_default(root: Path, function: str, parameter: str) -> Any:
 
     Args:
         root: folder of the package.
-        function: dotted name in the package, such as "checkpoints.prune_checkpoint" or "vocabulary.counts.Counts.load";
-            an `__init__.py`, or its stub, may import it from elsewhere. For a class it is a field, or a parameter of
-            `__init__`.
+        function: dotted name in the package, such as "checkpoints.prune_checkpoint" or
+            "vocabulary.counts.Counts.load"; an `__init__.py`, or its stub, may import it from
+            elsewhere. For a class it is a field, or a parameter of `__init__`.
 
     Raises:
         LookupError: no such function or parameter, or one without a default.
@@ -50,7 +50,8 @@ def _file_of(path: Path) -> Path:
 def _definition(file: Path, name: str) -> tuple[Path, ast.stmt]:
     """(file, statement) that defines a name; imports inside the package are followed.
 
-    Of a file only the statements that may define the name are parsed: every command reads some fifty files.
+    Of a file only the statements that may define the name are parsed: every command reads some
+    fifty files.
     """
     source = file.read_text(encoding="utf-8")
     beginnings = rf"^(?:def {name}\(|class {name}\b|{name} = |from \.)"

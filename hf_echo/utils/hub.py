@@ -1,4 +1,5 @@
-"""Names on the Hub: a version of a repository by `org/name@v1.2.0`, and whether the Hub can be reached."""
+"""Names on the Hub: a version of a repository by `org/name@v1.2.0`,
+and whether the Hub can be reached."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ FILES = ("config.json", "modules.json", "tokenizer.json", "tokenizer_config.json
 
 
 def packaged_model(name: str) -> str:
-    """The path of a checkpoint included in the package; any other name is returned unchanged (folder or Hub name)."""
+    """The path of a checkpoint included in the package;
+    any other name is returned unchanged (folder or Hub name)."""
     from .. import pretrained
 
     if not name or Path(name).exists() or "/" in name:
@@ -38,7 +40,8 @@ def packaged_speech() -> str | None:
 
 
 def out_of_reach(name: str, files: Sequence[str] = FILES, kind: str = "model") -> str | None:
-    """Why the Hub does not answer for what is not cached, or None; transformers would retry for most of a minute."""
+    """Why the Hub does not answer for what is not cached, or None;
+    transformers would retry for most of a minute."""
     from huggingface_hub import HfApi, try_to_load_from_cache
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 
@@ -60,7 +63,8 @@ def out_of_reach(name: str, files: Sequence[str] = FILES, kind: str = "model") -
 
 
 def split_revision(name: str | Path) -> tuple[str, str | None]:
-    """("org/name", "v1.2.0") of "org/name@v1.2.0"; (name, None) of another name or of what exists on this machine."""
+    """("org/name", "v1.2.0") of "org/name@v1.2.0";
+    (name, None) of another name or of what exists on this machine."""
     match = re.fullmatch(r"([\w.-]+/[\w.-]+)@([\w./-]+)", str(name))
     if match is None or Path(name).exists():
         return str(name), None
@@ -69,16 +73,18 @@ def split_revision(name: str | Path) -> tuple[str, str | None]:
 
 
 def may_be_on_hub(name: str) -> bool:
-    """Whether a name that is not here may be on the Hub: org/name or org/name@v1.2.0, and no folder `org` is here."""
+    """Whether a name that is not here may be on the Hub:
+    org/name or org/name@v1.2.0, and no folder `org` is here."""
     name, _ = split_revision(name)
     return name.count("/") == 1 and name[0] not in "./~" and not Path(name).parent.is_dir()
 
 
 def snapshot(name: str | Path) -> str:
-    """The folder of one version ("org/name@v1.2.0" is downloaded whole) or of a model of the package ("echo-nano").
+    """The folder of one version ("org/name@v1.2.0" is downloaded whole) or of a model of the
+    package ("echo-nano").
 
-    Every other name is returned as it is. Weights, decoder, tokenizer and code come from the same commit. What is
-    in the cache is not downloaded again.
+    Every other name is returned as it is. Weights, decoder, tokenizer and code come from the same
+    commit. What is in the cache is not downloaded again.
     """
     repo, revision = split_revision(name)
     if revision is None:
@@ -103,7 +109,8 @@ def snapshot(name: str | Path) -> str:
 
 
 def auto_map_names(config: Mapping[str, Any]) -> list[str]:
-    """The classes that a configuration names in `auto_map`; "org/name--file.Class" is code of another repository."""
+    """The classes that a configuration names in `auto_map`;
+    "org/name--file.Class" is code of another repository."""
     names = []
     for value in (config.get("auto_map") or {}).values():
         names += value if isinstance(value, list) else [value]
@@ -116,7 +123,8 @@ def remote_modules() -> set[str]:
 
 
 def warn_unpinned(name: str) -> None:
-    """Warn once that code of a repository ran without a version; a versioned folder may name other code."""
+    """Warn once that code of a repository ran without a version;
+    a versioned folder may name other code."""
     if _warned:
         return
     if not Path(name).exists():
@@ -139,7 +147,8 @@ def warn_unpinned(name: str) -> None:
 
 
 def foreign_code(folder: str | Path) -> list[str]:
-    """Other repositories whose code the configurations of a folder name; transformers takes it from their `main`."""
+    """Other repositories whose code the configurations of a folder name;
+    transformers takes it from their `main`."""
     repositories = set()
     for file_name in CONFIGS:
         config = read_json(Path(folder) / file_name, {})
@@ -151,7 +160,8 @@ def foreign_code(folder: str | Path) -> list[str]:
 
 
 def locate(source: str | Path) -> tuple[str, dict[str, str]]:
-    """Arguments of from_pretrained for a source: (folder or Hub name, {"gguf_file": name} for a GGUF file)."""
+    """Arguments of from_pretrained for a source: (folder or Hub name, {"gguf_file":
+    name} for a GGUF file)."""
     source = snapshot(source)
     path = Path(source)
     # A GGUF file, or a folder that holds one.

@@ -1,4 +1,5 @@
-"""Lineage of a checkpoint: `recipe.json` in its folder names the step that made it, its settings and its parents.
+"""Lineage of a checkpoint: `recipe.json` in its folder names the step that made it, its settings
+and its parents.
 
     stage     the step: a training stage, or an operation such as whiten, prune, llama
     kind      "operation" for operations
@@ -9,8 +10,8 @@
     data      (operations) role -> {name, sha256} of every data file read
     results   what the step counted: seconds, tokens per second, pairs
 
-Training (`hf_echo.steps.training`) writes stage, values, from, decoder_from, results, and whether the stage is
-finished.
+Training (`hf_echo.steps.training`) writes stage, values, from, decoder_from, results, and whether
+the stage is finished.
 """
 
 from __future__ import annotations
@@ -40,11 +41,13 @@ def write_lineage(
 
     Args:
         stage, values: name of the operation, its settings. results: what it counted.
-        parents: role -> folder, file or Hub name; the first is the checkpoint that the operation started from.
+        parents: role -> folder, file or Hub name; the first is the checkpoint that the operation
+            started from.
         data: role -> data file, or a name on the Hub (without sha256); None entries are dropped.
         output_dir: where the checkpoint will be, if `out` is moved there.
     """
-    # Checkpoints: name and fingerprint of each, the whole lineage of the first, and of others that have one.
+    # Checkpoints: name and fingerprint of each, the whole lineage of the first, and of others that
+    # have one.
     parent_names = {}
     parent_notes = {}
     parent_lineages = []
@@ -96,7 +99,8 @@ def _recorded_name(path: str | Path) -> str:
 
 
 def portable(value: Any) -> Any:
-    """The value with absolute paths, which no push takes, as relative ones, or by their last two parts."""
+    """The value with absolute paths, which no push takes, as relative ones,
+    or by their last two parts."""
     if isinstance(value, Mapping):
         return {key: portable(entry) for key, entry in value.items()}
     if isinstance(value, (list, tuple)):
@@ -114,13 +118,15 @@ def _from_here(path: str | Path) -> str | None:
 
 
 def read_lineage(name: str | Path) -> dict[str, Any] | None:
-    """Lineage of a folder, or of a version on the Hub (org/name@v1.2.0); None without one or of another name."""
+    """Lineage of a folder, or of a version on the Hub (org/name@v1.2.0);
+    None without one or of another name."""
     file = Path(snapshot(name)) / FILE
     return read_json(file) if file.is_file() else None
 
 
 def all_steps(lineage: Mapping[str, Any] | None) -> dict[str, Mapping[str, Any]]:
-    """{output_dir: lineage} of a checkpoint and of everything that it was made from, parents first."""
+    """{output_dir: lineage} of a checkpoint and of everything that it was made from,
+    parents first."""
     if lineage is None:
         return {}
     lineages: dict[str, Mapping[str, Any]] = {}

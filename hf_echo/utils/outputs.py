@@ -1,10 +1,12 @@
 """One rule for what the commands write: nothing that is there is replaced unasked.
 
-The same command on the same inputs does nothing, says so and prints its report again. An output of other settings, of
-other inputs or of unknown origin is refused; `--overwrite` replaces it. What made an output is noted in the cache of
-the user, not beside it: `made/` in `$HF_ECHO_CACHE`, or in ~/.cache/hf-echo.
+The same command on the same inputs does nothing, says so and prints its report again. An output of
+other settings, of other inputs or of unknown origin is refused; `--overwrite` replaces it. What
+made an output is noted in the cache of the user, not beside it: `made/` in `$HF_ECHO_CACHE`, or in
+~/.cache/hf-echo.
 
-Folders of checkpoints do not need a note, since their lineage says what made them (`hf_echo.steps.run.is_made`).
+Folders of checkpoints do not need a note, since their lineage says what made them
+(`hf_echo.steps.run.is_made`).
 """
 
 from __future__ import annotations
@@ -36,10 +38,12 @@ def cache_folder() -> Path:
 
 
 def earlier_run(settings: Step, report_file: Path | None = None) -> dict[str, Any] | None:
-    """The note of an earlier run that wrote what this command would write; None if none of its outputs is there.
+    """The note of an earlier run that wrote what this command would write; None if none of its
+    outputs is there.
 
     Raises:
-        ValueError: an output is there that another command wrote, or that nobody knows; the message says what differs.
+        ValueError: an output is there that another command wrote, or that nobody knows; the message
+            says what differs.
     """
     files = output_files(settings, report_file)
     if not any(file.exists() for file in files):
@@ -121,7 +125,8 @@ def signature(path: Path) -> str:
 
 
 def _note(settings: Step) -> dict[str, Any]:
-    """Command, settings and inputs as JSON has them; `inputs` is null where they cannot be compared."""
+    """Command, settings and inputs as JSON has them;
+    `inputs` is null where they cannot be compared."""
     values = {}
     inputs: dict[str, str] | None = {}
     for name, declared in fields_of(type(settings)).items():

@@ -1,4 +1,5 @@
-"""Reads the wire format of protocol buffers, without their package: a SentencePiece model is one."""
+"""Reads the wire format of protocol buffers, without their package:
+a SentencePiece model is one."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ SIZES = {1: 8, 5: 4}  # wire type -> bytes of the value; other values have their
 
 
 def fields_of(content: bytes, numbers: set[int]) -> Iterator[tuple[int, Any]]:
-    """(field number, value) of a protocol buffer message: a number, or the bytes of a text or message."""
+    """(field number, value) of a protocol buffer message:
+    a number, or the bytes of a text or message."""
     place = 0
     while place < len(content):
         key, place = _number(content, place)

@@ -1,4 +1,5 @@
-"""Messages of libraries that are no news, left out while hf-echo itself opens a model. A user's own calls show them."""
+"""Messages of libraries that are no news, left out while hf-echo itself opens a model.
+A user's own calls show them."""
 
 from __future__ import annotations
 
@@ -11,8 +12,8 @@ from ..modeling.precision_echo import has_fast_bf16
 
 LOGGERS = ("transformers.modeling_utils", "sentence_transformers.base.model")
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
-# Rows of the table of transformers about what is not read: an embedding of token states reads no pooler, whether the
-# weights have one or lack it, and position ids are not weights.
+# Rows of the table of transformers about what is not read: an embedding of token states reads no
+# pooler, whether the weights have one or lack it, and position ids are not weights.
 UNREAD = re.compile(
     r"\s*\S*pooler\.\S+\s*\|\s*(MISSING|UNEXPECTED)|\s*\S*position_ids\s*\|\s*UNEXPECTED"
 )
@@ -20,7 +21,8 @@ UNREAD = re.compile(
 
 @contextmanager
 def opening_quietly() -> Iterator[None]:
-    """A block that opens a model of sentence-transformers or a backbone, without messages of what is intended."""
+    """A block that opens a model of sentence-transformers or a backbone,
+    without messages of what is intended."""
     loggers = [logging.getLogger(name) for name in LOGGERS]
     for logger in loggers:
         logger.addFilter(is_news)

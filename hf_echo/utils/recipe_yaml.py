@@ -1,6 +1,7 @@
 """The YAML of recipes: one dialect for stages, operations and data.
 
-As YAML 1.1, but `1e-3` is a number, and `no`, `on` and the like are texts: only `true` and `false` are truth values.
+As YAML 1.1, but `1e-3` is a number, and `no`, `on` and the like are texts: only `true` and `false`
+are truth values.
 """
 
 from __future__ import annotations

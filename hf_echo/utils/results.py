@@ -1,4 +1,5 @@
-"""Results: a dataclass that converts to a row and JSON, and tables with averages; only Markdown rounds."""
+"""Results: a dataclass that converts to a row and JSON, and tables with averages;
+only Markdown rounds."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ import numpy as np
 
 
 class Result:
-    """Mixin for result dataclasses: rows and JSON leave arrays out; dicts become "name/key" columns."""
+    """Mixin for result dataclasses: rows and JSON leave arrays out;
+    dicts become "name/key" columns."""
 
     def to_row(self) -> dict[str, Any]:
         """The result as one flat dict of plain Python values."""
@@ -83,7 +85,8 @@ def _plain(value: Any) -> Any:
 
 
 def cell_text(value: Any, digits: int = 2) -> str:
-    """Format a table cell: "-" for None, a fixed number of digits for floats, `str` for other values."""
+    """Format a table cell: "-" for None, a fixed number of digits for floats,
+    `str` for other values."""
     if value is None:
         return "-"
     if isinstance(value, float):
@@ -92,7 +95,8 @@ def cell_text(value: Any, digits: int = 2) -> str:
 
 
 def markdown_table(header: Sequence[Any], rows: Sequence[Sequence[Any]]) -> str:
-    """Make a Markdown table: bars are escaped, line ends become spaces, columns after the first are right-aligned."""
+    """Make a Markdown table: bars are escaped, line ends become spaces,
+    columns after the first are right-aligned."""
     rule = ["---"] + ["---:"] * (len(header) - 1)
     lines = []
     for row in [header, rule, *rows]:

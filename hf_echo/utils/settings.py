@@ -9,10 +9,11 @@
 
         def run(self): ...
 
-The annotation says what a value may be (`Literal` and `Enum` are choices), `setting` the rest. `DefaultOf` is the
-default of the function that a step calls, so that it stands in one place. `make` reads a mapping, such as YAML, into
-the dataclass; `check` checks one that exists. Errors are one line: the field, the value, the fix.
-A dataclass that is no `Step`, such as the settings of a filter, can be declared and checked in the same way.
+The annotation says what a value may be (`Literal` and `Enum` are choices), `setting` the rest.
+`DefaultOf` is the default of the function that a step calls, so that it stands in one place. `make`
+reads a mapping, such as YAML, into the dataclass; `check` checks one that exists. Errors are one
+line: the field, the value, the fix. A dataclass that is no `Step`, such as the settings of a
+filter, can be declared and checked in the same way.
 """
 
 from __future__ import annotations
@@ -58,17 +59,19 @@ def setting(  # noqa: PLR0913 (all that a field can declare)
 
     Args:
         help: what it is, without a final full stop.
-        default: a value (a list or mapping is copied), `dict` or `list` for an empty one, or a `DefaultOf`, that of a
-            function; without it the field is required.
+        default: a value (a list or mapping is copied), `dict` or `list` for an empty one, or a
+            `DefaultOf`, that of a function; without it the field is required.
         reads: it names a checkpoint (or tokenizer), or a data file.
         writes: it names an output; "any" is a file or a folder.
         recorded: whether the lineage holds it; what changes no weight need not be.
         least, most, above: the range of a number, or of each in a list; `above` is exclusive.
-        needs, unless: another field without which, or with which, this one would be ignored: then it is refused.
+        needs, unless: another field without which, or with which, this one would be ignored: then
+            it is refused.
         argument: on the command line a position, not an option.
         option: name of the option where it is not that of the field, such as "--from".
         short: a second name, such as "-m".
-        convert: what the field holds for each text given, such as the code of a language for its name.
+        convert: what the field holds for each text given, such as the code of a language for its
+            name.
     """
     metadata = {
         "help": help,
@@ -137,12 +140,14 @@ class Step(Checked):
         command: the words of its command, such as "vocabulary swap"; None: it has none.
         operation: its name in a recipe; None: no recipe can name it.
         example: a line for the help of the command.
-        calls: the function that carries it out, in the package of the class, such as "checkpoints.prune_checkpoint":
-            it gets the positions of the command by position and the other fields by name, as far as it has them.
+        calls: the function that carries it out, in the package of the class, such as
+            "checkpoints.prune_checkpoint": it gets the positions of the command by position and the
+            other fields by name, as far as it has them.
         then: what the command says at the end, on stderr: a format of the fields.
         reports: `run` returns a report, so the command has the option --json.
         file_only: entries of the report that are too long for a screen.
-        opens_models: whether it may open a model of this package, so that transformers must know them.
+        opens_models: whether it may open a model of this package, so that transformers must know
+            them.
         continues: `run` itself continues, or refuses, what an earlier run left in its output.
     """
 
@@ -157,7 +162,8 @@ class Step(Checked):
     opens_models: ClassVar[bool] = True
 
     def run(self) -> dict[str, Any] | None:
-        """Do it; returns a report, which the command prints as JSON, or None if there is nothing to report."""
+        """Do it; returns a report, which the command prints as JSON,
+        or None if there is nothing to report."""
         return self.call()
 
     def call(self, function: Callable[..., Any] | None = None, **others: Any) -> Any:
@@ -173,7 +179,8 @@ class Step(Checked):
         return function(*arguments, **options | others)
 
     def options(self, *left_out: str) -> dict[str, Any]:
-        """The fields that are no positions of the command, by name, but for those that are left out."""
+        """The fields that are no positions of the command, by name,
+        but for those that are left out."""
         names = fields_of(type(self)).keys() - {*positions(type(self)), *left_out}
         return {name: getattr(self, name) for name in names}
 
@@ -188,7 +195,8 @@ class Step(Checked):
 def step(
     command: str | None = None, *, operation: str | None = None, example: str = "", calls: str = ""
 ) -> Callable[[type[T]], type[T]]:
-    """Declare a subclass of `Step`: its fields become keyword arguments that are checked. Arguments as there."""
+    """Declare a subclass of `Step`: its fields become keyword arguments that are checked.
+    Arguments as there."""
 
     def declare(kind: type[T]) -> type[T]:
         declared: Any = dataclass(kw_only=True)(kind)
@@ -204,7 +212,8 @@ def step(
 def make(
     kind: type[T], values: Any, where: object = "", *, spelled: Callable[[str], str] = str
 ) -> T:
-    """An instance of `kind` from a mapping; `where` begins messages, `spelled` writes a field, as `--keep`."""
+    """An instance of `kind` from a mapping; `where` begins messages, `spelled` writes a field,
+    as `--keep`."""
     start = f"{where}: " if str(where) else ""
     if not isinstance(values, Mapping):
         raise ValueError(f"{start}`field: value` lines are needed, not {shown(values)}")
@@ -238,16 +247,19 @@ def check_values(
 
 
 def check(settings: Any, spelled: Callable[[str], str] = str) -> None:
-    """Check the fields of an instance, and give each value the type of its field (a whole 1e3 becomes 1000).
+    """Check the fields of an instance, and give each value the type of its field
+    (a whole 1e3 becomes 1000).
 
-    Raises ValueError for a wrong kind, for what is outside its range (nan and inf always) or would be ignored.
+    Raises ValueError for a wrong kind, for what is outside its range (nan and inf always) or would
+    be ignored.
     """
     for name, value in _checked(type(settings), vars(settings), spelled).items():
         object.__setattr__(settings, name, value)
 
 
 def check_outputs(settings: Any, report: str | Path | None = None) -> None:
-    """Check that no output, nor the file of the report, is an input or another output, and that each can be written."""
+    """Check that no output, nor the file of the report, is an input or another output,
+    and that each can be written."""
     taken: list[str | Path] = []
     outputs: list[tuple[str | Path, bool]] = []
     # What is read must not be written, nor two outputs at one place.
@@ -367,7 +379,8 @@ def _checked(
 
 
 def check_value(name: str, value: Any, kind: Any, declared: Field | None = None) -> Any:
-    """The value as an instance of `kind`; raises ValueError where it is none, or outside the range of its field."""
+    """The value as an instance of `kind`; raises ValueError where it is none,
+    or outside the range of its field."""
     metadata = declared.metadata if declared is not None else {}
     if value is None and declared is not None:
         if declared.default is None:

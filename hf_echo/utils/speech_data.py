@@ -1,6 +1,8 @@
-"""`speech_data.json` in the folder of a speech encoder: the recordings that it was trained on, for its card.
+"""`speech_data.json` in the folder of a speech encoder: the recordings that it was trained on, for
+its card.
 
-It is {"rows": [{"lang", "source", "voices", "recordings", "hours"}], "voices": {source: [name, ...]}}.
+It is {"rows": [{"lang", "source", "voices", "recordings", "hours"}], "voices": {source: [name,
+...]}}.
 """
 
 from __future__ import annotations
@@ -29,8 +31,8 @@ def write_speech_data(folder: str | Path, table: Mapping[str, Any]) -> None:
 
 
 def merge_speech_data(tables: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """The recordings of several runs. Runs share most of their data: of equal language and source, the run with the
-    most hours counts, and hours are not added."""
+    """The recordings of several runs. Runs share most of their data: of equal language and source,
+    the run with the most hours counts, and hours are not added."""
     rows: dict[tuple[str, str], dict[str, Any]] = {}
     voices: dict[str, set[str]] = {}
     for table in tables:

@@ -1,7 +1,9 @@
-"""Open text: plain, packed (.gz, .zst, .xz) or standard input; in blocks, as a list or by row. Write it the same way.
+"""Open text: plain, packed (.gz, .zst, .xz) or standard input; in blocks, as a list or by row.
+Write it the same way.
 
-Every command reads its lines here. Text is UTF-8; a byte order mark and CR LF are dropped; an error is one line with
-the file and, where there is one, the line. `hf_echo.data.formats` reads tables on top of this.
+Every command reads its lines here. Text is UTF-8; a byte order mark and CR LF are dropped; an error
+is one line with the file and, where there is one, the line. `hf_echo.data.formats` reads tables on
+top of this.
 """
 
 from __future__ import annotations
@@ -50,7 +52,8 @@ def name_of(path: str | Path) -> str:
 
 
 def why_not_text(data: bytes) -> str | None:
-    """The likely content ("UTF-16 (little-endian), ...") of bytes with NULs or UTF-16 marks; None for text."""
+    """The likely content ("UTF-16 (little-endian), ...") of bytes with NULs or UTF-16 marks;
+    None for text."""
     if data.startswith(b"PK\x03\x04"):
         return "a zip file, not text; unpack it"
     if data.startswith((b"\xff\xfe\0\0", b"\0\0\xfe\xff")):
@@ -59,7 +62,8 @@ def why_not_text(data: bytes) -> str | None:
         return f"UTF-16, not UTF-8; {CONVERT}"
     if b"\0" not in data:
         return None
-    # The letters of most languages have a zero byte in UTF-16, at even or at odd places, and two or more in UTF-32.
+    # The letters of most languages have a zero byte in UTF-16, at even or at odd places, and two or
+    # more in UTF-32.
     head = data[:4096]
     zeros = sorted([head[::2].count(0), head[1::2].count(0)])
     if sum(zeros) > 0.6 * len(head):
@@ -85,7 +89,8 @@ def named(path: str | Path) -> Iterator[None]:
 
 @contextmanager
 def open_bytes(path: str | Path) -> Iterator[io.BufferedReader]:
-    """The bytes of a file, or of standard input for "-"; what its name or its beginning calls packed is unpacked."""
+    """The bytes of a file, or of standard input for "-";
+    what its name or its beginning calls packed is unpacked."""
     import pyarrow as pa
 
     check_file(path)
@@ -197,7 +202,8 @@ def _text(line: bytes) -> str:
 
 
 def read_lines(path: str | Path) -> list[str]:
-    """Lines of a UTF-8 file, packed or not, or of standard input for "-"; an empty line is an empty text."""
+    """Lines of a UTF-8 file, packed or not, or of standard input for "-";
+    an empty line is an empty text."""
     texts: list[str] = []
     for block in text_blocks(path):
         for number, reason in block.bad:
@@ -209,7 +215,8 @@ def read_lines(path: str | Path) -> list[str]:
 
 
 def check_file(path: str | Path, name: str | None = None) -> None:
-    """Raise ValueError for a folder, FileNotFoundError where there is nothing; `name` is that in the message."""
+    """Raise ValueError for a folder, FileNotFoundError where there is nothing;
+    `name` is that in the message."""
     path = Path(path)
     name = name or str(path)
     if str(path) == STANDARD:
@@ -223,14 +230,17 @@ def check_file(path: str | Path, name: str | None = None) -> None:
 
 
 class TextLines:
-    """The rows of a plain UTF-8 file: `len()`, `read(start, stop)`, `texts(rows)`; `line_of(row)` counts from 1.
+    """The rows of a plain UTF-8 file: `len()`, `read(start, stop)`, `texts(rows)`; `line_of(row)`
+    counts from 1.
 
-    Only the position of each row is in memory. `digest` is of the whole file; `blank` and `duplicates` are the numbers
-    of lines that are no rows. `hf_echo.data.texts.open_lines` opens other files so.
+    Only the position of each row is in memory. `digest` is of the whole file; `blank` and
+    `duplicates` are the numbers of lines that are no rows. `hf_echo.data.texts.open_lines` opens
+    other files so.
 
     Args:
         name: of the file in messages.
-        every: each line is a row, as it is (without its end). Otherwise blank lines are no rows and texts are stripped.
+        every: each line is a row, as it is (without its end). Otherwise blank lines are no rows and
+            texts are stripped.
         dedup: of equal lines only the first is a row.
         numbers: of the lines, where they are not 1, 2, 3 ...
     """
@@ -290,7 +300,8 @@ class TextLines:
         return len(self.starts)
 
     def left_out_lines(self) -> int:
-        """What the file holds beside its rows: blank lines, duplicates, rows of another kind of file without text."""
+        """What the file holds beside its rows:
+        blank lines, duplicates, rows of another kind of file without text."""
         return self.blank + self.duplicates + self.left_out
 
     def line_of(self, row: int) -> int:
@@ -315,8 +326,8 @@ class TextLines:
 
 @contextmanager
 def open_output(path: str | Path) -> Iterator[TextIO]:
-    """A stream for text with LF: a file that appears whole or not at all, packed as its name says; "-" is standard
-    output.
+    """A stream for text with LF: a file that appears whole or not at all, packed as its name says;
+    "-" is standard output.
     """
     if str(path) == STANDARD:
         if sys.stdout is None:

@@ -1,8 +1,8 @@
 """Initialise the embeddings of a new vocabulary from an old one: copy, average, FOCUS or random.
 
-A `TokenMatch` says which old token a new token is, or which old tokens spell it. All methods copy tokens of both
-vocabularies. Tokens without either (a special token without a counterpart, an unused id) get the mean of all old rows,
-so that their logit is the mean of the old logits (Hewitt 2021).
+A `TokenMatch` says which old token a new token is, or which old tokens spell it. All methods copy
+tokens of both vocabularies. Tokens without either (a special token without a counterpart, an unused
+id) get the mean of all old rows, so that their logit is the mean of the old logits (Hewitt 2021).
 """
 
 from __future__ import annotations
@@ -52,14 +52,16 @@ def initialise(
     auxiliary: torch.Tensor | None = None,
     seed: int = 0,
 ) -> torch.Tensor:
-    """New embeddings (match.size, width) in float32 from `old` (old rows, width); the width may join several matrices.
+    """New embeddings (match.size, width) in float32 from `old` (old rows, width); the width may
+    join several matrices.
 
     Args:
         method: for tokens of the new vocabulary only:
             "mean"    mean of the old tokens that spell it (ECHO 4.1; Gee et al. 2022);
             "focus"   mean of the shared tokens, weighted by the sparsemax of the cosine of their auxiliary vectors
                       (Dobler and de Melo 2023); a token without such a vector gets "mean";
-            "random"  a draw from the normal distribution with the old rows' mean and deviation in each dimension.
+            "random"  a draw from the normal distribution with the old rows' mean and deviation in
+            each dimension.
         auxiliary: (match.size, dim) for "focus"; a zero row is a token without a vector.
         seed: of "random".
     """
@@ -142,10 +144,11 @@ def focus(
 
 
 def sparsemax(scores: torch.Tensor, *, guess: int = 256) -> tuple[torch.Tensor, torch.Tensor]:
-    """Sparsemax: nearest point of the simplex to each row of (rows, n) (Martins and Astudillo 2016, algorithm 1).
+    """Sparsemax: nearest point of the simplex to each row of (rows, n)
+    (Martins and Astudillo 2016, algorithm 1).
 
-    The result is max(score - t, 0), where t depends only on the largest scores, those above it. So only `guess` scores
-    are sorted, and more if that is too few.
+    The result is max(score - t, 0), where t depends only on the largest scores, those above it. So
+    only `guess` scores are sorted, and more if that is too few.
 
     Returns:
         (weights, index), both (rows, k): the weights of a row sum to 1; weights not listed are 0.
@@ -168,8 +171,8 @@ def auxiliary_vectors(
     *,
     seed: int = 0,
 ) -> torch.Tensor:
-    """Auxiliary vectors (tokenizer size, dim): an array or tensor of them, or trained (`train_auxiliary`) from a file
-    with one text per line, or an iterable of texts."""
+    """Auxiliary vectors (tokenizer size, dim): an array or tensor of them, or trained
+    (`train_auxiliary`) from a file with one text per line, or an iterable of texts."""
     if isinstance(source, (str, Path)):
         if not Path(source).is_file():
             raise FileNotFoundError(f"no file {source}; give a file with one text per line")
@@ -195,13 +198,16 @@ def train_auxiliary(
     min_count: int = 10,
     seed: int = 0,
 ) -> torch.Tensor:
-    """Train vectors of tokens that occur at least `min_count` times: PPMI over windows, truncated SVD.
+    """Train vectors of tokens that occur at least `min_count` times: PPMI over windows, truncated
+    SVD.
 
-    The paper trains fastText, which needs a compiler; such a model factorises the same matrix (Levy and Goldberg 2014).
+    The paper trains fastText, which needs a compiler; such a model factorises the same matrix
+    (Levy and Goldberg 2014).
 
     Args:
         texts: sentences or lines; windows do not cross their ends.
-        dim, min_count: defaults as in the FOCUS package; Modular B.2 prints vectors of 300 dimensions.
+        dim, min_count: defaults as in the FOCUS package; Modular B.2 prints vectors of 300
+            dimensions.
         window: tokens on either side; default as in fastText.
 
     Returns:
@@ -240,7 +246,8 @@ def train_auxiliary(
 def near_pairs(
     texts: Iterable[str], tokenizer: PreTrainedTokenizerFast, window: int, *, chunk: int = TEXTS
 ) -> tuple[sparse.csr_matrix, np.ndarray]:
-    """How often two tokens stand at most `window` apart, in both orders (size, size); and each token (size,)."""
+    """How often two tokens stand at most `window` apart, in both orders (size, size);
+    and each token (size,)."""
     from scipy.sparse import coo_matrix, csr_matrix
 
     size = id_count(tokenizer)

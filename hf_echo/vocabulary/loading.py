@@ -13,10 +13,12 @@ from ..utils.hub import locate, packaged_model, read_pretrained
 
 
 def load_tokenizer(source: str | Path) -> PreTrainedTokenizerFast:
-    """Open a fast tokenizer from a folder, a tokenizer.json, a GGUF file, a Hub name or a model of the package.
+    """Open a fast tokenizer from a folder, a tokenizer.json, a GGUF file, a Hub name or a model of
+    the package.
 
     Raises:
-        FileNotFoundError: there is no tokenizer at `source`. ValueError: it is not a tokenizer, or not a fast one.
+        FileNotFoundError: there is no tokenizer at `source`. ValueError: it is not a tokenizer, or
+            not a fast one.
     """
     source = packaged_model(str(source))
     path = Path(source)
@@ -42,7 +44,8 @@ def load_tokenizer(source: str | Path) -> PreTrainedTokenizerFast:
 def with_backend(tokenizer: PreTrainedTokenizerFast, backend: Tokenizer) -> PreTrainedTokenizerFast:
     """The same settings and special tokens around another backend.
 
-    A class of transformers, which would build its own backend again when it is opened, becomes the generic one.
+    A class of transformers, which would build its own backend again when it is opened, becomes the
+    generic one.
     """
     kind = type(tokenizer) if isinstance(tokenizer, EchoTokenizer) else PreTrainedTokenizerFast
     settings = (

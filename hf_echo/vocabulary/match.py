@@ -1,9 +1,11 @@
-"""Which tokens of one vocabulary are tokens of another, or are spelt by them; a vocabulary for one language.
+"""Which tokens of one vocabulary are tokens of another, or are spelt by them; a vocabulary for one
+language.
 
-A token is compared by its bytes, with the space in front of a word: `Ġthe` of a byte-level BPE, `▁the` of a
-SentencePiece model and `the` of a WordPiece model are one token, and so are `ing` and `##ing`. Any other token is a run
-of old ones, found by the old model on those bytes (half a character of a byte-level BPE is a token too). Special tokens
-are matched by their role, however they are spelt, then by their name.
+A token is compared by its bytes, with the space in front of a word: `Ġthe` of a byte-level BPE,
+`▁the` of a SentencePiece model and `the` of a WordPiece model are one token, and so are `ing` and
+`##ing`. Any other token is a run of old ones, found by the old model on those bytes (half a
+character of a byte-level BPE is a token too). Special tokens are matched by their role, however
+they are spelt, then by their name.
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ _BYTES = {character: byte for byte, character in _CHARACTERS.items()}
 
 @dataclass
 class Vocabulary:
-    """The tokens of a tokenizer. ordinary: bytes -> id; special: name -> id; roles: "cls" ... -> id; size: ids."""
+    """The tokens of a tokenizer. ordinary: bytes -> id; special: name -> id; roles: "cls" ...
+    -> id; size: ids."""
 
     kind: str
     ordinary: dict[bytes, int]
@@ -41,7 +44,8 @@ class Vocabulary:
 
     @classmethod
     def of(cls, tokenizer: PreTrainedTokenizerFast, name: str = "given") -> Vocabulary:
-        """Raises ValueError for a tokenizer, called by its name, whose tokens do not say where words begin."""
+        """Raises ValueError for a tokenizer, called by its name,
+        whose tokens do not say where words begin."""
         backend = tokenizer.backend_tokenizer
         kind = _kind(backend)
         if kind is None:
@@ -58,7 +62,8 @@ class Vocabulary:
         ordinary = {}
         special = {}
         added_tokens = backend.get_added_tokens_decoder()
-        # In the order of the ids: `get_vocab` gives another order each time, and random rows belong to tokens.
+        # In the order of the ids: `get_vocab` gives another order each time, and random rows belong
+        # to tokens.
         ids = backend.get_vocab(with_added_tokens=False)
         for token in sorted(ids, key=ids.get):
             if ids[token] not in added_tokens and ids[token] not in roles.values():
@@ -113,7 +118,8 @@ class Vocabulary:
 def match_vocabularies(
     old_tokenizer: PreTrainedTokenizerFast, new_tokenizer: PreTrainedTokenizerFast
 ) -> tuple[TokenMatch, dict[int, int]]:
-    """Which old tokens the new ones are, or are spelt by; and the new id of each old one that is still there."""
+    """Which old tokens the new ones are, or are spelt by;
+    and the new id of each old one that is still there."""
     old = Vocabulary.of(old_tokenizer, "old")
     new = Vocabulary.of(new_tokenizer, "new")
     for role in ROLES[:5]:
@@ -156,11 +162,13 @@ def language_vocabulary(
     *,
     seed: int = 0,
 ) -> tuple[PreTrainedTokenizerFast, torch.Tensor]:
-    """A tokenizer of the same kind trained on `texts`, and its embeddings (vocabulary, width) by FOCUS.
+    """A tokenizer of the same kind trained on `texts`, and its embeddings (vocabulary, width) by
+    FOCUS.
 
-    Tokens of both vocabularies are copied; the others are combinations of them (Dobler and de Melo 2023). With little
-    text the vocabulary is smaller than `vocab_size`. WordPiece training of the library `tokenizers` follows the order
-    of a hash map, so two runs on the same texts give slightly different vocabularies.
+    Tokens of both vocabularies are copied; the others are combinations of them (Dobler and de Melo
+    2023). With little text the vocabulary is smaller than `vocab_size`. WordPiece training of the
+    library `tokenizers` follows the order of a hash map, so two runs on the same texts give
+    slightly different vocabularies.
     """
     if vocab_size <= len(tokenizer.all_special_ids):
         raise ValueError(

@@ -1,12 +1,15 @@
-"""Text as people have it, before it is cut into tokens: white space, invisible characters, letter forms, capitals.
+"""Text as people have it, before it is cut into tokens: white space, invisible characters, letter
+forms, capitals.
 
-Text copied from the web, PDF files and subtitles has no-break spaces, soft hyphens, direction marks and letters such as
-"ﬁ", which a vocabulary of clean text cuts into bytes. It cuts words in capitals into letters, so eight and more
-capitals without another letter between them are read in lower case: echo-nano's errors fall from 6.6 to 1.0 %. So are
-the words behind the first one of a sentence whose words all begin with a capital (Title Case). A tatweel between Arabic
-letters, which only stretches a word, goes.
-Punctuation stays as it is: NFKC, which also replaces that of Chinese, costs zho_Hans 0.5 points of xsim. HTML entities
-(`html.unescape` reads them), NUL and U+FFFD stay too: in French news they cost 0.3 to 0.6 points.
+Text copied from the web, PDF files and subtitles has no-break spaces, soft hyphens, direction marks
+and letters such as "ﬁ", which a vocabulary of clean text cuts into bytes. It cuts words in capitals
+into letters, so eight and more capitals without another letter between them are read in lower case:
+echo-nano's errors fall from 6.6 to 1.0 %. So are the words behind the first one of a sentence whose
+words all begin with a capital (Title Case). A tatweel between Arabic letters, which only stretches
+a word, goes.
+Punctuation stays as it is: NFKC, which also replaces that of Chinese, costs zho_Hans 0.5 points of
+xsim. HTML entities (`html.unescape` reads them), NUL and U+FFFD stay too: in French news they cost
+0.3 to 0.6 points.
 """
 
 from __future__ import annotations
@@ -24,9 +27,9 @@ from ..utils.protobuf import fields_of
 
 SPACES = "\t\x0b\x0c\x1c\x1d\x1e\x1f\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000 "
 LINES = "\n\r\x85\u2028\u2029"
-# Control characters, soft hyphen, zero width, direction, fillers, variation selectors, tags. The joiners of Persian,
-# Indic scripts and emoji (U+200C, U+200D) and the selectors of Mongolian (U+180B to U+180F) are part of spelling.
-# fmt: skip
+# Control characters, soft hyphen, zero width, direction, fillers, variation selectors, tags. The
+# joiners of Persian, Indic scripts and emoji (U+200C, U+200D) and the selectors of Mongolian
+# (U+180B to U+180F) are part of spelling. fmt: skip
 INVISIBLE = (
     (0x01, 0x08),
     (0x0E, 0x1B),
@@ -48,24 +51,26 @@ INVISIBLE = (
     (0xFFF9, 0xFFFB),
     (0xE0000, 0xE0FFF),
 )
-# Compatibility characters that are the usual spelling: the micro sign, the n of Afrikaans, Armenian ew, the vowels am
-# of Thai and Lao, the ho of Lao, Hangul letters.
+# Compatibility characters that are the usual spelling: the micro sign, the n of Afrikaans, Armenian
+# ew, the vowels am of Thai and Lao, the ho of Lao, Hangul letters.
 USUAL = {0xB5, 0x149, 0x587, 0xE33, 0xEB3, 0xEDC, 0xEDD}
 HANGUL = ((0x3131, 0x318E), (0xFFA0, 0xFFDC))
 # field numbers of sentencepiece_model.proto
 NORMALIZER_SPEC = 3
 CHARSMAP = 2
-# Headlines have such runs of capitals; acronyms are shorter and stay. `tokenizers` cannot lower a part of a text, so
-# WORD_OF_RUN puts END behind each word of a run, CAPITAL puts MARK behind each capital before an END, and the table
-# replaces a capital and its MARK by the small letter. Unicode assigns no character to END, and texts do not use MARK.
-# JavaScript reads the same patterns but no table: there the capitals stay, and the marks are removed.
+# Headlines have such runs of capitals; acronyms are shorter and stay. `tokenizers` cannot lower a
+# part of a text, so WORD_OF_RUN puts END behind each word of a run, CAPITAL puts MARK behind each
+# capital before an END, and the table replaces a capital and its MARK by the small letter. Unicode
+# assigns no character to END, and texts do not use MARK. JavaScript reads the same patterns but no
+# table: there the capitals stay, and the marks are removed.
 END = "\ufdd0"
 MARK = "\u034e"
 WORD_OF_RUN = r"(?<=\p{Lu})(?![\p{L}\p{M}])(?<=(?:\p{Lu}[\P{L}ªº]{0,9}){8})"
 CAPITAL = rf"(?<=\p{{Lu}})(?!\p{{M}})(?=[^\p{{Ll}}{END}]{{0,99}}{END})"
-# Title Case: at least four words between a boundary and another one (punctuation, or an end of the text), all of which
-# begin with a capital. Names in a sentence have a word in small letters beside them, and stay, as do three words alone.
-# TITLE_CAPITAL stands behind the capital of each word of such a run but the first.
+# Title Case: at least four words between a boundary and another one (punctuation, or an end of the
+# text), all of which begin with a capital. Names in a sentence have a word in small letters beside
+# them, and stay, as do three words alone. TITLE_CAPITAL stands behind the capital of each word of
+# such a run but the first.
 IN_TITLE = ",'’\\-–—&/0-9 "
 GAP = f"[{IN_TITLE}]{{1,6}}"
 TITLE_WORD = r"\p{Lu}[\p{L}\p{M}]{0,25}"
@@ -89,9 +94,10 @@ FORMS = (
 
 
 def clean_text() -> normalizers.Sequence:
-    """White space becomes one space (the indentation of a line stays), invisible characters go, letters that Unicode
-    calls compatibility characters (ligatures, full width, Arabic presentation forms) become the usual ones, a tatweel
-    goes, and runs of capitals and Title Case become lower case."""
+    """White space becomes one space (the indentation of a line stays), invisible characters go,
+    letters that Unicode calls compatibility characters (ligatures, full width, Arabic presentation
+    forms) become the usual ones, a tatweel goes, and runs of capitals and Title Case become lower
+    case."""
     white = rf"(?<=\S)(?:[{SPACES}]*(?:[{LINES}]+(?![{SPACES}]{{2}}|\t)[{SPACES}]?)+|[{SPACES}]+)"
     return normalizers.Sequence(
         [
@@ -109,7 +115,8 @@ def clean_text() -> normalizers.Sequence:
 def title_capital() -> str:
     """The pattern of the places behind the capitals of Title Case that become small letters.
 
-    With one word before, the shortest title has two behind it; with two before, one; with three, none.
+    With one word before, the shortest title has two behind it; with two before, one; with three,
+    none.
     """
     no_letter = r"(?![\p{L}\p{M}])"
     small_letters = r"(?:[\p{Ll}\p{M}]{1,25}|(?<=\p{L}['’]\p{Lu}))"  # or none: the T of "Don'T"
@@ -125,9 +132,11 @@ def title_capital() -> str:
 
 
 def put_in_front(backend: Tokenizer, *, sentencepiece: bool = False) -> None:
-    """Let a tokenizer apply `clean_text` before its own normalizer; once, however often this is called.
+    """Let a tokenizer apply `clean_text` before its own normalizer; once, however often this is
+    called.
 
-    With `sentencepiece` it composes letters (NFC) and strips the ends, too, as SentencePiece does outside of its table.
+    With `sentencepiece` it composes letters (NFC) and strips the ends, too, as SentencePiece does
+    outside of its table.
     """
     layers = []
     if backend.normalizer is not None:
@@ -173,7 +182,8 @@ def rules() -> dict[int, str]:
 
 @functools.cache
 def charsmap() -> bytes:
-    """`rules` as SentencePiece compiles them, which is the one form of a table that `tokenizers` reads."""
+    """`rules` as SentencePiece compiles them, which is the one form of a table that `tokenizers`
+    reads."""
     import sentencepiece
 
     replacements = {chr(point): new for point, new in rules().items()}

@@ -1,15 +1,16 @@
-"""Pre-tokenization into words: the regular expression of Llama 3, and the extended one of ECHO D and OS 4.1.
+"""Pre-tokenization into words: the regular expression of Llama 3, and the extended one of ECHO D
+and OS 4.1.
 
-Llama 3 ends a word at every combining mark and joiner, so that a vowel sign, a virama or a harakat is never merged with
-its letter. `ECHO_PATTERN` differs in two character classes only:
+Llama 3 ends a word at every combining mark and joiner, so that a vowel sign, a virama or a harakat
+is never merged with its letter. `ECHO_PATTERN` differs in two character classes only:
 
-* characters that may begin a word: letters, and signs that spell words although Unicode files them elsewhere
-  (`LETTERS`);
-* characters that may follow the first letter of a word: also marks, ZWNJ and ZWJ, and signs written on or between the
-  letters of a word (`INSIDE`).
+* characters that may begin a word: letters, and signs that spell words although Unicode files them
+  elsewhere (`LETTERS`);
+* characters that may follow the first letter of a word: also marks, ZWNJ and ZWJ, and signs written
+  on or between the letters of a word (`INSIDE`).
 
-Latin, Greek and Cyrillic text without combining marks, code and emoji sequences are split as by Llama 3. The words of a
-text, concatenated, are the text.
+Latin, Greek and Cyrillic text without combining marks, code and emoji sequences are split as by
+Llama 3. The words of a text, concatenated, are the text.
 """
 
 from __future__ import annotations
@@ -48,15 +49,18 @@ PATTERNS = {"llama3": LLAMA3_PATTERN, "echo": ECHO_PATTERN}
 
 
 def pre_tokenizer(pattern: str = "echo") -> pre_tokenizers.PreTokenizer:
-    """Pre-tokenizer of a byte-level BPE: split words by `pattern`, then map bytes to visible characters."""
+    """Pre-tokenizer of a byte-level BPE: split words by `pattern`,
+    then map bytes to visible characters."""
     to_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     return pre_tokenizers.Sequence([_splitter(pattern), to_bytes])
 
 
 def split_words(text: str, pattern: str = "echo") -> list[str]:
-    """Split a text into words as an Echo tokenizer does, in plain Unicode, each with its leading space.
+    """Split a text into words as an Echo tokenizer does, in plain Unicode, each with its leading
+    space.
 
-    The text is first stripped, normalised to NFC, and gets a leading space; the words, concatenated, are that text.
+    The text is first stripped, normalised to NFC, and gets a leading space; the words,
+    concatenated, are that text.
     """
     text = unicodedata.normalize("NFC", " " + text.strip())
     return [word for word, _ in _splitter(pattern).pre_tokenize_str(text)] if text != " " else []
@@ -68,11 +72,12 @@ def _splitter(pattern: str) -> pre_tokenizers.PreTokenizer:
 
 
 def with_pattern(content: dict | None, pattern: str) -> dict:
-    """The `pre_tokenizer` entry of a tokenizer.json with another word pattern; other steps do not change.
+    """The `pre_tokenizer` entry of a tokenizer.json with another word pattern; other steps do not
+    change.
 
-    The pattern replaces that of the last `Split` by a regular expression (Llama 3, Qwen). Without such a step, the
-    GPT-2 expression in `ByteLevel` is switched off and a `Split` is inserted before it; earlier steps (SmolLM2's
-    `Digits`) stay.
+    The pattern replaces that of the last `Split` by a regular expression (Llama 3, Qwen). Without
+    such a step, the GPT-2 expression in `ByteLevel` is switched off and a `Split` is inserted
+    before it; earlier steps (SmolLM2's `Digits`) stay.
     """
     steps = [dict(step) for step in _steps(content)]
     new = {

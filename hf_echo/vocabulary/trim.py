@@ -1,12 +1,14 @@
-"""Trim a vocabulary to the tokens that given languages need; what is left keeps its spelling and its order.
+"""Trim a vocabulary to the tokens that given languages need; what is left keeps its spelling and
+its order.
 
-A text whose tokens are all kept is tokenized as before. Kept are special and added tokens, single characters and bytes,
-so that every text can still be written, the tokens of given prompts, and then the tokens with the largest
+A text whose tokens are all kept is tokenized as before. Kept are special and added tokens, single
+characters and bytes, so that every text can still be written, the tokens of given prompts, and then
+the tokens with the largest
 
     score(t) = sum over languages l of sqrt(count_l(t) / tokens_l)
 
-The square root keeps the rare tokens of many languages in front of the very frequent ones of a few. A BPE token is kept
-with the shorter ones that its merges pass through.
+The square root keeps the rare tokens of many languages in front of the very frequent ones of a few.
+A BPE token is kept with the shorter ones that its merges pass through.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ Blocks = Iterable[tuple[str, Sequence[str]]]
 
 
 def token_scores(tokenizer: Tokenizer, blocks: Blocks) -> np.ndarray:
-    """(largest id + 1,) float64, the score of each token on (language, texts); texts count without special tokens."""
+    """(largest id + 1,) float64, the score of each token on (language, texts);
+    texts count without special tokens."""
     backend = bare(tokenizer)
     size = id_count(tokenizer)
     counts: dict[str, np.ndarray] = {}
@@ -78,8 +81,9 @@ def kept_tokens(
 
 
 def in_order(tokenizer: Tokenizer, kept: Iterable[int], scores: np.ndarray) -> list[int]:
-    """`kept` with added tokens and those of the largest scores first, so that a decoder of the first ids alone can
-    write the languages that were scored. Added tokens that are no pieces of the model stay behind all pieces."""
+    """`kept` with added tokens and those of the largest scores first, so that a decoder of the
+    first ids alone can write the languages that were scored. Added tokens that are no pieces of the
+    model stay behind all pieces."""
     content = _content(tokenizer)
     added = {token["id"] for token in content["added_tokens"]}
     pieces = len(content["model"]["vocab"])
@@ -177,7 +181,8 @@ def _needed(content: dict[str, Any], ids: dict[str, int]) -> set[int]:
             needed.add(ids[model["unk_token"]])
         return needed
 
-    # The lowest score is what an unknown character costs. A character may be known inside longer pieces only.
+    # The lowest score is what an unknown character costs. A character may be known inside longer
+    # pieces only.
     scores = [score for _, score in model["vocab"]]
     needed.add(scores.index(min(scores)))
     if model["unk_id"] is not None:
@@ -198,7 +203,8 @@ def _closure(model: dict[str, Any], ids: dict[str, int]) -> Callable[[int], set[
         ranks.setdefault(_pair(merge), rank)
 
     def with_parts(token_id: int) -> set[int]:
-        # As BPE reads a word: from its characters, the pair of the first merge becomes one, again and again.
+        # As BPE reads a word: from its characters, the pair of the first merge becomes one, again
+        # and again.
         parts = list(pieces.get(token_id, ""))
         passed = {token_id}
         while True:

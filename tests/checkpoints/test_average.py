@@ -1,4 +1,5 @@
-"""Averaged weights of text and speech encoders against the formula in numpy, and what cannot be averaged."""
+"""Averaged weights of text and speech encoders against the formula in numpy,
+and what cannot be averaged."""
 
 import shutil
 

@@ -1,4 +1,5 @@
-"""Weights in 8 and 4 bits: near the float32 weights, in the smallest files, opened like any others."""
+"""Weights in 8 and 4 bits: near the float32 weights, in the smallest files,
+opened like any others."""
 
 import numpy as np
 import pytest

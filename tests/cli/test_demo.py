@@ -1,4 +1,5 @@
-"""The packaged model and the tour do what the first look shows; in the demo every stage does what it is there for."""
+"""The packaged model and the tour do what the first look shows;
+in the demo every stage does what it is there for."""
 
 import json
 from pathlib import Path

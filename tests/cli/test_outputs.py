@@ -1,4 +1,5 @@
-"""What a command finds in the place of its output: an equal result stays, another one is refused or replaced."""
+"""What a command finds in the place of its output:
+an equal result stays, another one is refused or replaced."""
 
 import json
 
@@ -9,7 +10,8 @@ TEXT = "Le chat dort. Le chien mange.\n"
 
 @pytest.fixture
 def segment(run, tmp_path):
-    """segment(*options) -> (exit code, standard output, standard error) of a command that writes out.txt."""
+    """segment(*options) -> (exit code, standard output, standard error) of a command that writes
+    out.txt."""
     pytest.importorskip("sentencex")
     (tmp_path / "in.txt").write_text(TEXT, encoding="utf-8")
     fixed = ("--lang", "fra_Latn", "--out", tmp_path / "out.txt")

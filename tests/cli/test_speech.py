@@ -1,4 +1,5 @@
-"""Speech on the command line and in the pipeline: encode, translate, mine and release agree with the library."""
+"""Speech on the command line and in the pipeline:
+encode, translate, mine and release agree with the library."""
 
 import json
 import os
@@ -29,7 +30,8 @@ TEXTS = ["a b c", "d e", "f g h a", "b b", "c"]
 
 @pytest.fixture(scope="module")
 def space(toy_folders, tmp_path_factory):
-    """A folder of `text`, the release of the toy model, `speech`, an encoder of random weights, and recordings."""
+    """A folder of `text`, the release of the toy model, `speech`, an encoder of random weights,
+    and recordings."""
     place = tmp_path_factory.mktemp("space")
     (place / "text").symlink_to(toy_folders["release"])
     save_random_encoder(place / "speech", 32)
@@ -183,7 +185,8 @@ def test_a_release_knows_its_parents(release):
 
 @pytest.fixture
 def packaged(tmp_path, succeeds, monkeypatch):
-    """A release of 8 bits beside echo-nano, as the package holds it, and the student that it was made of."""
+    """A release of 8 bits beside echo-nano, as the package holds it,
+    and the student that it was made of."""
     package = tmp_path / "pretrained"
     package.mkdir()
     (package / "echo-nano").symlink_to(hf_echo.pretrained("echo-nano"))
@@ -245,7 +248,8 @@ def test_the_pipeline_gives_the_speech_encoder_of_the_package_its_decoder(packag
 
 
 def test_a_release_of_8_bits_is_small(packaged):
-    """All convolutions are stored as int8. The query of the pooler stays as it is, because it is a vector."""
+    """All convolutions are stored as int8. The query of the pooler stays as it is,
+    because it is a vector."""
     folder, student = packaged
 
     sizes = [(place / "model.safetensors").stat().st_size for place in (folder, student)]

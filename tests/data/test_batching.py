@@ -1,4 +1,5 @@
-"""Batch sampler, for any lengths: every row once, within the budget, constant number of batches, ranks agree."""
+"""Batch sampler, for any lengths: every row once, within the budget, constant number of batches,
+ranks agree."""
 
 from itertools import chain
 
@@ -13,7 +14,8 @@ from ..refusals import refuses
 
 
 def padded(lengths, batch, multiple):
-    """Tokens of a batch when each side is padded to its longest row, rounded up; by the definition."""
+    """Tokens of a batch when each side is padded to its longest row, rounded up;
+    by the definition."""
     rows = np.asarray(lengths).reshape(len(lengths), -1)[batch]
     return len(batch) * sum(
         -(-max(side, 1) // multiple) * multiple for side in rows.max(axis=0).tolist()
@@ -61,7 +63,8 @@ def test_promises(lengths, max_tokens, max_rows, multiple, ranks, seed, grouped,
             assert min(sizes) >= 1
             assert max(sizes) - min(sizes) <= 1
             for batch in step:
-                # With several ranks one row more than fits is allowed where a rank would go empty otherwise.
+                # With several ranks one row more than fits is allowed where a rank would go empty
+                # otherwise.
                 spare = 1 if ranks > 1 and max(sizes) <= 2 else 0
                 assert max_rows is None or len(batch) <= max_rows + spare
                 fits = padded(lengths, batch, multiple) <= max_tokens

@@ -1,4 +1,5 @@
-"""Languages of TMX, XLIFF, Moses pairs and alignments of OPUS: which texts are the source, and which the target."""
+"""Languages of TMX, XLIFF, Moses pairs and alignments of OPUS:
+which texts are the source, and which the target."""
 
 import pytest
 
@@ -209,7 +210,8 @@ def test_xliff(tmp_path, caplog, version):
 
 @pytest.fixture
 def opus(tmp_path):
-    """An alignment with documents as OPUS lays them out: plain sentences, and sentences of words."""
+    """An alignment with documents as OPUS lays them out:
+    plain sentences, and sentences of words."""
     (tmp_path / "en").mkdir()
     (tmp_path / "fr").mkdir()
     (tmp_path / "en" / "1.xml").write_text(

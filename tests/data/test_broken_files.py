@@ -116,7 +116,8 @@ LANGUAGES = {"source_lang": "fra_Latn", "target_lang": "eng_Latn"}
 
 @pytest.fixture(params=[".parquet", ".jsonl"])
 def pairs_with_nul(request, tmp_path):
-    """A table with a NUL in the second row; JSON spells it with an escape, Parquet holds it as it is."""
+    """A table with a NUL in the second row; JSON spells it with an escape,
+    Parquet holds it as it is."""
 
     def write(column, value):
         table = pa.table(PAIRS | {column: [PAIRS[column][0], value]})

@@ -1,4 +1,5 @@
-"""The built-in corpus: the files hold what the loader promises, and the schema is that of all parallel data."""
+"""The built-in corpus: the files hold what the loader promises,
+and the schema is that of all parallel data."""
 
 from collections import Counter
 from itertools import chain

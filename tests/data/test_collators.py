@@ -1,4 +1,5 @@
-"""Collated batches: ids equal EchoTokenizer's, labels are shifted targets, negatives are at their index."""
+"""Collated batches: ids equal EchoTokenizer's, labels are shifted targets,
+negatives are at their index."""
 
 import pytest
 import torch
@@ -161,7 +162,8 @@ def test_decoder_reads_a_share_of_the_rows_or_one(rows, toy_tokenizer, decoder_f
 
 @pytest.fixture
 def small_vocabulary(toy, toy_tokenizer):
-    """(whole batch, batch of a decoder that knows the first ids alone, number of these ids); one target is Russian."""
+    """(whole batch, batch of a decoder that knows the first ids alone, number of these ids);
+    one target is Russian."""
     rows = [row | {"hard_negatives": []} for row in toy.parallel_rows()[:6]]
     rows[2]["target"] = "кот спит"
     rows[2]["target_lang"] = "rus_Cyrl"

@@ -28,7 +28,8 @@ def lines(texts):
 
 
 def mtdata_folder(folder):
-    """`mtdata get -l deu-eng -tr Group-name-1-deu-eng -o FOLDER`: a pair in train-parts, merged files, a signature."""
+    """`mtdata get -l deu-eng -tr Group-name-1-deu-eng -o FOLDER`:
+    a pair in train-parts, merged files, a signature."""
     (folder / "train-parts").mkdir(parents=True)
     for language, texts in (("deu", GERMAN), ("eng", ENGLISH)):
         (folder / "train-parts" / f"Group-news_talk-1-deu-eng.{language}").write_text(lines(texts))

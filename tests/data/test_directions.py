@@ -1,4 +1,5 @@
-"""Rows of the teacher-student stages: directions, English with itself, single sentences, temperature."""
+"""Rows of the teacher-student stages: directions, English with itself, single sentences,
+temperature."""
 
 from collections import Counter
 
@@ -13,7 +14,8 @@ BASE = ["eng_Latn", "fra_Latn", "deu_Latn"]
 
 
 def pairs(*directions: tuple[str, str, int]) -> Dataset:
-    """Rows of (source language, target language, number); targets of a direction repeat after three rows."""
+    """Rows of (source language, target language, number);
+    targets of a direction repeat after three rows."""
     columns = {
         name: [] for name in ("source", "source_lang", "target", "target_lang", "provenance")
     }
@@ -33,7 +35,8 @@ def sizes_of_directions(dataset: Dataset) -> Counter:
 
 @pytest.fixture
 def data() -> Dataset:
-    """Into base languages from base ones and from Tatar, which is new; and two directions out of English and French."""
+    """Into base languages from base ones and from Tatar, which is new;
+    and two directions out of English and French."""
     return pairs(
         ("fra_Latn", "eng_Latn", 4),
         ("deu_Latn", "fra_Latn", 3),

@@ -1,4 +1,5 @@
-"""Hub datasets from a local Hub server, read in another process, because the address is read on import."""
+"""Hub datasets from a local Hub server, read in another process,
+because the address is read on import."""
 
 import json
 import re
@@ -98,7 +99,8 @@ def pair(source: str, target: str, provenance: str = "primary") -> dict:
     ],
 )
 def test_rows_of_the_hub(answers, call, rows):
-    """Of a split, of the first rows, without bad ones, of a configuration with nested columns, of an n-way table."""
+    """Of a split, of the first rows, without bad ones, of a configuration with nested columns,
+    of an n-way table."""
     assert answers[call] == rows
 
 

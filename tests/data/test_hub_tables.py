@@ -1,4 +1,5 @@
-"""Datasets of the Hub as corpora: columns and configurations as the real cards have them, streamed by `datasets`."""
+"""Datasets of the Hub as corpora: columns and configurations as the real cards have them,
+streamed by `datasets`."""
 
 import json
 import subprocess

@@ -1,4 +1,5 @@
-"""Masked pairs: only text is masked, by 80/10/10, the same in every run; with and without prompts."""
+"""Masked pairs: only text is masked, by 80/10/10, the same in every run;
+with and without prompts."""
 
 import numpy as np
 import pytest
@@ -73,7 +74,8 @@ def masked(tokenizer, data):
 
 
 def assert_share(count, total: int, share: float, slack: float = 0.0):
-    """Within four standard deviations of a binomial share, which are below one percent each here."""
+    """Within four standard deviations of a binomial share, which are below one percent each
+    here."""
     deviation = (share * (1 - share) / total) ** 0.5
     assert abs(int(count) / total - share) < 4 * deviation + slack
 

@@ -1,4 +1,5 @@
-"""Noise of texts: what each kind looks like, that it is drawn by text and seed alone, and how xsim measures it."""
+"""Noise of texts: what each kind looks like, that it is drawn by text and seed alone,
+and how xsim measures it."""
 
 from collections import Counter
 
@@ -59,7 +60,8 @@ def test_texts_too_short_for_a_kind():
     [("deu_Latn", "Die große Straße."), ("ell_Grek", "δρόμος"), ("hye_Armn", "և Եվ")],
 )
 def test_noisy_forms_have_one_normal_form(lang, text, kind):
-    """So no form of a target is a negative of another (`source_key` and `target_key` of tokenized rows)."""
+    """So no form of a target is a negative of another (`source_key` and `target_key` of tokenized
+    rows)."""
     plain, changed = normal_forms([text, noisy(text, kind, lang=lang)])
 
     assert changed == plain
@@ -98,7 +100,8 @@ NUMBERS = ["unbekümmert eins", "unbekümmert zwei", "unbekümmert drei", "unbek
 
 
 class LowerCaseReader:
-    """An encoder by the lower-case text: it reads capitals, but no other characters; it counts its calls."""
+    """An encoder by the lower-case text: it reads capitals, but no other characters;
+    it counts its calls."""
 
     def __init__(self):
         self.calls = Counter()
@@ -122,7 +125,8 @@ def worse_by_noise(table) -> dict[str, float]:
 
 
 def test_xsim_with_noise_counts_what_an_encoder_cannot_read():
-    """Nothing is worse by case; without a text equal scores go to the first sentence, and three are wrong."""
+    """Nothing is worse by case; without a text equal scores go to the first sentence,
+    and three are wrong."""
     table = evaluate_noise(LowerCaseReader(), nway_rows("deu_Latn"), limit=4)
 
     worse = worse_by_noise(table)

@@ -144,7 +144,8 @@ def write(path, *lines):
 
 @pytest.fixture(params=["c.parquet", "c.jsonl"])
 def split_file(request, tmp_path):
-    """write(name of the id column): two ids in four languages, the second one in the split dev; ids are numbers."""
+    """write(name of the id column): two ids in four languages, the second one in the split dev;
+    ids are numbers."""
 
     def make(name):
         rows = table(product((0, 1), LANGUAGES), name)

@@ -1,4 +1,5 @@
-"""Pairs in every format: written and read back, compared with the translate toolkit, refused in one line."""
+"""Pairs in every format: written and read back, compared with the translate toolkit,
+refused in one line."""
 
 import gzip
 import io
@@ -43,7 +44,8 @@ LANGS = {"source_lang": "fra_Latn", "target_lang": "eng_Latn"}
 
 @pytest.fixture
 def written(tmp_path):
-    """written(name): the path to read after the rows were written in three parts, the first one empty."""
+    """written(name): the path to read after the rows were written in three parts,
+    the first one empty."""
 
     def write_rows(name):
         with write_pairs(tmp_path / name, CODES) as write:

@@ -1,4 +1,5 @@
-"""Prepared data: shards hold the same pairs as tokenizing at once, and batches cover them once an epoch."""
+"""Prepared data: shards hold the same pairs as tokenizing at once,
+and batches cover them once an epoch."""
 
 import json
 import os
@@ -55,7 +56,8 @@ def identity(row: dict) -> tuple:
 
 
 def test_shards_hold_the_rows_of_the_data(folder, rows, toy_tokenizer):
-    """Every pair once, with its languages, keys and hard negatives, as tokenizing at once gives them."""
+    """Every pair once, with its languages, keys and hard negatives,
+    as tokenizing at once gives them."""
     whole = tokenize_parallel(rows, toy_tokenizer, progress=False)
     data = PreparedParallel(folder)
     assert len(data) == len(whole) == 448
@@ -334,7 +336,8 @@ def test_embeddings_are_those_of_the_guide(for_recipe, tmp_path, toy_tokenizer, 
 def test_a_run_on_prepared_data_learns_what_the_data_teach(
     guided_recipe, prepared_recipe, tmp_path
 ):
-    """Guide and rows are those of the recipe: the losses of a step with all rows in one batch are equal."""
+    """Guide and rows are those of the recipe:
+    the losses of a step with all rows in one batch are equal."""
     step = Prepare(data=str(guided_recipe), output_dir=str(tmp_path / "one"))
     step.run()
     settings = dict(max_steps=1, save_steps=1, max_tokens=100_000, language_drop=0.0)

@@ -133,7 +133,8 @@ FINE = "un\tfra_Latn\tone\teng_Latn"
 
 @pytest.fixture
 def with_bad_line(tmp_path):
-    """with_bad_line(name, line): the line is the third of a file whose other rows are good, and load options."""
+    """with_bad_line(name, line): the line is the third of a file whose other rows are good,
+    and load options."""
 
     def make(name, line):
         if name == "c.tsv":

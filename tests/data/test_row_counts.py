@@ -155,7 +155,8 @@ def rows_by_hand(content: bytes, name: str) -> int:
 
 
 def rows_of_block(block, name: str) -> int:
-    """Good, bad and left-out rows; a field in quotes may hold line ends, which are lines by hand."""
+    """Good, bad and left-out rows; a field in quotes may hold line ends,
+    which are lines by hand."""
     rows = len(block.lines) + len(block.bad) + sum(block.left_out.values())
     if name in ("a.tsv", "a.csv"):
         for column in block.columns.values():
@@ -167,7 +168,8 @@ def rows_of_block(block, name: str) -> int:
 @several
 @given(kinds=KINDS, place=st.floats(0, 1, exclude_max=True), byte=st.integers(32, 126))
 def test_a_damaged_byte_loses_no_row_silently(tmp_path_factory, name, kinds, place, byte):
-    """Every row is in one block, as a row, a bad one or left out; or the file is refused by name."""
+    """Every row is in one block, as a row, a bad one or left out;
+    or the file is refused by name."""
     path = tmp_path_factory.mktemp("rows", numbered=True) / name
     write, _ = WRITERS[name]
     write(path, kinds)

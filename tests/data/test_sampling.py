@@ -10,7 +10,8 @@ from ..refusals import refusals
 
 
 def test_unimax_by_hand():
-    """The level is 100, the second largest; c has a tenth and is lifted to it; d stops at 100 x 0.5 = 50."""
+    """The level is 100, the second largest; c has a tenth and is lifted to it;
+    d stops at 100 x 0.5 = 50."""
     shares = unimax({"a": 1000, "b": 100, "c": 10, "d": 0.5}, top_n=2, max_upsampling=100)
 
     assert shares == pytest.approx({"a": 100 / 350, "b": 100 / 350, "c": 100 / 350, "d": 50 / 350})
@@ -71,7 +72,8 @@ def test_unimax_gives_the_largest_languages_the_same_share(sizes, settings):
 
 @pytest.mark.parametrize("settings", SETTINGS)
 def test_unimax_repeats_no_row_too_often(sizes, settings):
-    """The level's rows stand for themselves; against them nobody stands for more than max_upsampling rows."""
+    """The level's rows stand for themselves; against them nobody stands for more than
+    max_upsampling rows."""
     shares = unimax(sizes, **settings)
 
     level = sorted(sizes.values())[-settings["top_n"]]
@@ -109,7 +111,8 @@ def test_temperature_flattens_by_its_exponent(exponent, shares):
 
 
 def test_two_step_flattens_sources_then_languages():
-    """Roots of the sources' sizes 100 and 4: 10 to 2; of the languages' sizes in the first, 64 and 36: 8 to 6."""
+    """Roots of the sources' sizes 100 and 4: 10 to 2;
+    of the languages' sizes in the first, 64 and 36: 8 to 6."""
     shares = two_step({"web": {"a": 64, "b": 36}, "radio": {"a": 4}})
 
     assert shares["web"] == pytest.approx({"a": 10 / 12 * 8 / 14, "b": 10 / 12 * 6 / 14})

@@ -1,4 +1,5 @@
-"""Tokenized pairs: ids equal the tokenizer's, independent of its earlier calls; saving, loading, selecting."""
+"""Tokenized pairs: ids equal the tokenizer's, independent of its earlier calls;
+saving, loading, selecting."""
 
 import numpy as np
 import pytest

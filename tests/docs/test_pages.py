@@ -1,5 +1,5 @@
-"""Pages of docs/: training.md, speech.md and spectrum.md name the stages, operations, recipes and fields that exist;
-the code of spectrum.md runs; api.md names what the modules export."""
+"""Pages of docs/: training.md, speech.md and spectrum.md name the stages, operations, recipes and
+fields that exist; the code of spectrum.md runs; api.md names what the modules export."""
 
 import ast
 import importlib

@@ -44,7 +44,8 @@ def rows(section: str) -> list[list[str]]:
 
 @cache  # rows name the same files again
 def is_sound(file: Path) -> bool:
-    """Whether a file compiles and defines something, a test file a test; whether a recipe is YAML."""
+    """Whether a file compiles and defines something, a test file a test;
+    whether a recipe is YAML."""
     if file.suffix == ".yaml":
         return isinstance(yaml.safe_load(file.read_text(encoding="utf-8")), dict)
     if file.suffix != ".py":
@@ -57,7 +58,8 @@ def is_sound(file: Path) -> bool:
 
 
 def wrong_names(row: list[str], root: Path) -> list[str]:
-    """What a finished row names and is not there or not sound. A command holds a space; tests/cli tries it."""
+    """What a finished row names and is not there or not sound. A command holds a space;
+    tests/cli tries it."""
     wrong = []
     for name in re.findall(r"`([^`]+)`", row[2] + row[3]):
         file = root / name.split("::")[0]
@@ -67,7 +69,8 @@ def wrong_names(row: list[str], root: Path) -> list[str]:
 
 
 def numbered(text: str) -> set[tuple[str, int]]:
-    """Every Eq., Table and Algorithm that a text names, ranges spelt out: `Tables 8-10` gives three."""
+    """Every Eq., Table and Algorithm that a text names, ranges spelt out:
+    `Tables 8-10` gives three."""
     parts = set()
     for kind, first, last in re.findall(r"(Eq|Table|Algorithm)s?\.? (\d+)(?:-(\d+))?", text):
         numbers = range(int(first), int(last or first) + 1)

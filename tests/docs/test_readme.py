@@ -1,4 +1,5 @@
-"""README, CONTRIBUTING and the pages of docs/: code blocks run, recipes are read, commands and named paths exist."""
+"""README, CONTRIBUTING and the pages of docs/:
+code blocks run, recipes are read, commands and named paths exist."""
 
 import json
 import os
@@ -77,7 +78,8 @@ def documented(text: str) -> list[str]:
 
 
 def own_recipes(text: str) -> dict[str, str]:
-    """The recipes of the YAML blocks, by the file name in their first line: `# my/1_seq2seq.yaml`."""
+    """The recipes of the YAML blocks, by the file name in their first line:
+    `# my/1_seq2seq.yaml`."""
     recipes = {}
     for block in blocks("yaml", text):
         first_line, _, _ = block.partition("\n")
@@ -98,7 +100,8 @@ for page in DOCUMENTS:
 
 @pytest.fixture
 def release(toy, toy_tokenizer, tmp_path) -> Path:
-    """A folder to run the pages in: it holds outputs/demo/release and the files of `hf-echo samples`."""
+    """A folder to run the pages in: it holds outputs/demo/release and the files of `hf-echo
+    samples`."""
     place = tmp_path / "outputs" / "demo" / "release"
     toy.save(place, toy.make_model(toy_tokenizer), toy_tokenizer, release=True)
     write_samples(tmp_path)
@@ -107,7 +110,8 @@ def release(toy, toy_tokenizer, tmp_path) -> Path:
 
 @pytest.fixture
 def run_pages(release, sonar_toy, hub_environment):
-    """run_pages(): what the Python blocks of all pages print, page by page in one process with a local Hub."""
+    """run_pages(): what the Python blocks of all pages print,
+    page by page in one process with a local Hub."""
 
     def run() -> str:
         sonar_toy.convert(release / "outputs" / "sonar")
@@ -124,7 +128,8 @@ def run_pages(release, sonar_toy, hub_environment):
 
 
 def test_python_blocks_run_in_order(run_pages, release, hub_environment):
-    """They print the cosines and the translation that README promises, and the upload includes the decoder."""
+    """They print the cosines and the translation that README promises,
+    and the upload includes the decoder."""
     out = run_pages()
 
     promise = re.search(r"# cosines: (.*)\n(?:.*\n){2}# (.*)\n", TEXTS["README.md"])
@@ -269,7 +274,8 @@ def test_commands_exist(document):
 
 
 def in_comments(text: str) -> list[str]:
-    """Every command on a comment line of its own, as `#   hf-echo ...` or `# then: hf-echo ...`; `\\` continues it."""
+    """Every command on a comment line of its own, as `#   hf-echo ...` or `# then: hf-echo ...`;
+    `\\` continues it."""
     joined = re.sub(r"\\\n# +", "", text)
     command = r"^# +(?:\w+: )?((?:hf-echo|python|torchrun) .+)$"
     lines = re.findall(command, joined, flags=re.MULTILINE)
@@ -293,7 +299,8 @@ STUDIES = (ROOT / "train_scripts" / "studies").glob("*.py")
     ids=lambda file: f"{file.parent.name}/{file.name}",
 )
 def test_outputs_of_recipes_are_those_of_today(file):
-    """`outputs/FOLDER/3_step` in the docs, in examples of commands and in studies is the output of a recipe."""
+    """`outputs/FOLDER/3_step` in the docs, in examples of commands and in studies is the output of
+    a recipe."""
     for folder, step in OUTPUT.findall(file.read_text(encoding="utf-8")):
         if (RECIPES / folder).is_dir() and step not in CONVERTED:
             assert (RECIPES / folder / f"{step}.yaml").is_file(), f"outputs/{folder}/{step}"
@@ -304,7 +311,8 @@ def read(name: str) -> str:
 
 
 def check_other_command(line: str) -> None:
-    """A line that does not start with hf-echo: make targets, extras of pip, scripts, the recipe of a launcher."""
+    """A line that does not start with hf-echo:
+    make targets, extras of pip, scripts, the recipe of a launcher."""
     words = shlex.split(line)
     if "hf_echo.cli" in words:
         arguments = words[words.index("hf_echo.cli") + 1 :]
@@ -341,7 +349,8 @@ SCRIPT_COMMAND = re.compile(
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_options_of_scripts_exist(document):
-    """Scripts with argparse: the options stand in the source; a command with arguments gives the required ones."""
+    """Scripts with argparse: the options stand in the source;
+    a command with arguments gives the required ones."""
     for file, arguments in SCRIPT_COMMAND.findall(document.read_text("utf-8")):
         source = read(file)
         if "add_argument(" not in source:
@@ -376,7 +385,8 @@ def test_named_paths_exist(document):
 
 
 def test_walks_name_what_exists():
-    """Each `name` before (`file.py`) in CONTRIBUTING.md is defined in this file; of Class.method both."""
+    """Each `name` before (`file.py`) in CONTRIBUTING.md is defined in this file;
+    of Class.method both."""
     walks = re.findall(r"`([\w.]+)`\s+(?:\(|in\s+)`([\w/]+\.py)`", TEXTS["CONTRIBUTING.md"])
 
     assert len(walks) > 25
@@ -426,7 +436,8 @@ def table_rows(file: str) -> list[list[str]]:
 
 
 def test_figures_of_readme_are_those_of_results():
-    """Both tables are of the public test sets; results.md has a set in each row, and both measures in each cell."""
+    """Both tables are of the public test sets;
+    results.md has a set in each row, and both measures in each cell."""
     readme = {}
     for model, *figures in table_rows("README.md"):
         if len(figures) == 5:

@@ -1,4 +1,5 @@
-"""Commands of docs/reproduce.md: those with a dry run make it, those of scripts name files that are there."""
+"""Commands of docs/reproduce.md: those with a dry run make it,
+those of scripts name files that are there."""
 
 import re
 import shlex
@@ -40,7 +41,8 @@ def test_a_dry_run_ends_well(line, hf_echo_cli, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     code, out, err = hf_echo_cli(*shlex.split(line)[1:], "--dry-run")
     problems = re.findall(r'"(?:[^"\n]*no (?:file|folder) [^"\n]*)"', out)
-    # A dry run ends with 1 where it lists problems: only inputs that the user gives may be among them.
+    # A dry run ends with 1 where it lists problems: only inputs that the user gives may be among
+    # them.
     assert code in (0, 1), err
     assert all(PLACEHOLDER.search(problem) for problem in problems), problems
     assert not [path for path in tmp_path.iterdir() if path.name != "outputs"]

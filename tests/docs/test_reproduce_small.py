@@ -1,4 +1,5 @@
-"""The small commands of docs/reproduce.md, from a mirror of repositories that are written by hand here."""
+"""The small commands of docs/reproduce.md, from a mirror of repositories that are written by hand
+here."""
 
 import dataclasses
 import json
@@ -101,7 +102,8 @@ SMALL = ("ntrex", "flores_sib", "flores_devtest", "tatoeba_challenge", "tatoeba_
 
 @pytest.fixture
 def mirror(tmp_path, monkeypatch):
-    """The folder of the clones; the sources are pinned to their commits, and no others are there."""
+    """The folder of the clones; the sources are pinned to their commits,
+    and no others are there."""
     commits = {}
     for name, files in repositories().items():
         place = tmp_path / "mirror" / name.replace("/", "+") / "repo"

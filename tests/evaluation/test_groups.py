@@ -1,4 +1,5 @@
-"""Averages over a paper's languages and over benchmarks, against means written by hand, and their command."""
+"""Averages over a paper's languages and over benchmarks, against means written by hand,
+and their command."""
 
 import json
 

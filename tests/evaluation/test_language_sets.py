@@ -1,4 +1,5 @@
-"""Sets of languages: their sizes as the papers print them, and what must be in them and what not."""
+"""Sets of languages: their sizes as the papers print them, and what must be in them and what
+not."""
 
 import pytest
 

@@ -1,4 +1,5 @@
-"""Translation scores against formulas, sacrebleu and sentencepiece; directions of a table; two checkpoints joined."""
+"""Translation scores against formulas, sacrebleu and sentencepiece; directions of a table;
+two checkpoints joined."""
 
 import json
 import os
@@ -67,7 +68,8 @@ def ngrams(items, n: int) -> Counter:
 
 
 def chrf_plus_plus(hypothesis: str, reference: str) -> float:
-    """Popovic (2017), one sentence: mean precision, recall of 1-6 character, 1-2 word n-grams, F beta 2."""
+    """Popovic (2017), one sentence: mean precision, recall of 1-6 character, 1-2 word n-grams,
+    F beta 2."""
     precisions = []
     recalls = []
     for split, longest in ((characters, 6), (words, 2)):

@@ -1,4 +1,5 @@
-"""Echo checkpoints of three kinds: a BERT with tokens of XLM-R and a prompt, an XLM-R with a Dense, a Llama."""
+"""Echo checkpoints of three kinds: a BERT with tokens of XLM-R and a prompt, an XLM-R with a Dense,
+a Llama."""
 
 import json
 from pathlib import Path
@@ -27,7 +28,8 @@ PIECES = [
 
 
 def sentencepiece_tokenizer(toy):
-    """A Unigram model of 40 pieces with a real character map, its special tokens in the order of echo-nano."""
+    """A Unigram model of 40 pieces with a real character map,
+    its special tokens in the order of echo-nano."""
     special = [("<unk>", 0.0), ("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0)]
     vocabulary = [*special, *((piece, -1.0 - len(piece) / 9) for piece in PIECES), ("<mask>", 0.0)]
     backend = Tokenizer(models.Unigram(vocabulary, unk_id=0))

@@ -1,4 +1,5 @@
-"""ONNX and OpenVINO against torch: any number and length of texts, padding on either side, 8 bits."""
+"""ONNX and OpenVINO against torch: any number and length of texts, padding on either side,
+8 bits."""
 
 import json
 import os
@@ -114,7 +115,8 @@ def test_8_bits_that_lose_too_much_are_left_out(checkpoints, tmp_path, monkeypat
 
 
 def test_static_embeddings_are_means_of_token_vectors(checkpoints, tmp_path):
-    """Word order does not count, the table has the model's tokens, and its figures stand beside the model's."""
+    """Word order does not count, the table has the model's tokens,
+    and its figures stand beside the model's."""
     report = export_checkpoint(checkpoints["llama"], tmp_path / "out", to="static")
     assert set(report) == {"xsim", "xsim_of_model", "dimensions", "tokens"}
     model = SentenceTransformer(str(tmp_path / "out"), device="cpu")

@@ -1,4 +1,5 @@
-"""A stock folder: the same vectors by the classes of other libraries, and the fields that servers read."""
+"""A stock folder: the same vectors by the classes of other libraries,
+and the fields that servers read."""
 
 import json
 from pathlib import Path
@@ -31,7 +32,8 @@ TEXTS = [
 
 @pytest.fixture(scope="module")
 def exported(checkpoints, tmp_path_factory):
-    """{name: (folder of the checkpoint, stock folder, what sentence-transformers and transformers give)}"""
+    """{name: (folder of the checkpoint, stock folder, what sentence-transformers and transformers
+    give)}"""
     place = tmp_path_factory.mktemp("exported")
     results = {}
     for name, folder in checkpoints.items():
@@ -69,7 +71,8 @@ def test_vectors_are_those_of_the_checkpoint(exported, name):
     want = encode(encoder, tokenizer, TEXTS)
     for key, array in (("all", want), ("query", want), ("one", want[:1])):
         np.testing.assert_allclose(seen[key], array, atol=1e-5)
-    # sentence-transformers saved an empty prompt "document", which `encode_document` takes before "passage".
+    # sentence-transformers saved an empty prompt "document", which `encode_document` takes before
+    # "passage".
     passages = encode(encoder, tokenizer, TEXTS, prompt="") if name == "bert" else want
     np.testing.assert_allclose(seen["passage"], passages, atol=1e-5)
 

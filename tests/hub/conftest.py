@@ -8,7 +8,8 @@ from .browser import BROWSER, MICROPHONE, SANDBOX, SECONDS
 
 @pytest.fixture(scope="module")
 def on_the_hub(hub_environment, tmp_path_factory):
-    """on_the_hub(code, *arguments): what Python code prints as JSON, in a process that knows the loopback Hub."""
+    """on_the_hub(code, *arguments): what Python code prints as JSON,
+    in a process that knows the loopback Hub."""
 
     def run(code: str, *arguments):
         place = {"env": hub_environment, "cwd": tmp_path_factory.mktemp("cwd")}
@@ -29,9 +30,11 @@ def chromium():
 
 @pytest.fixture
 def visit(chromium, address, request):
-    """visit(script to run first, **options of the browser context) -> the page of `address` that shows READY.
+    """visit(script to run first, **options of the browser context) -> the page of `address` that
+    shows READY.
 
-    It asks no other machine. With ONLY_FILES it gets files alone, and nothing that a visitor wrote is in an address.
+    It asks no other machine. With ONLY_FILES it gets files alone, and nothing that a visitor wrote
+    is in an address.
     """
     contexts = []
     wrong = []

@@ -1,4 +1,5 @@
-"""The code of every kind of card, pushed to a Hub on this machine and run from there, without the package if it can."""
+"""The code of every kind of card, pushed to a Hub on this machine and run from there,
+without the package if it can."""
 
 import json
 import re

@@ -1,4 +1,5 @@
-"""A release knows its files: changed weights are said at opening, every changed file before a push."""
+"""A release knows its files: changed weights are said at opening,
+every changed file before a push."""
 
 import hashlib
 import json

@@ -1,4 +1,5 @@
-"""A dataset and its card: written, pushed to a Hub on the loopback interface, and read back by version."""
+"""A dataset and its card: written, pushed to a Hub on the loopback interface,
+and read back by version."""
 
 import pyarrow as pa
 import pyarrow.parquet as pq

@@ -1,4 +1,5 @@
-"""Metrics of the `evaluate` library, opened by the library itself: figures, pages, push and load from a Hub."""
+"""Metrics of the `evaluate` library, opened by the library itself:
+figures, pages, push and load from a Hub."""
 
 import ast
 import doctest
@@ -47,7 +48,8 @@ def load(folders):
 
 @pytest.fixture(scope="module")
 def space() -> dict[str, np.ndarray]:
-    """Embeddings of 150 sentences, of their translations with noise, and of two negatives for each."""
+    """Embeddings of 150 sentences, of their translations with noise,
+    and of two negatives for each."""
     rng = np.random.default_rng(0)
     references = rng.normal(size=(150, 8)).astype(np.float32)
     predictions = references + rng.normal(size=(150, 8)).astype(np.float32)
@@ -197,7 +199,8 @@ def test_clt_of_labels_that_are_words(load):
 
 @pytest.mark.trains
 def test_clt_of_accuracies_is_that_of_the_package(load):
-    """The probe of the package gives the accuracies; another language keeps a part of the labels."""
+    """The probe of the package gives the accuracies;
+    another language keeps a part of the labels."""
     shares = {"fra_Latn": 0.9, "deu_Latn": 0.6, "swh_Latn": 0.3}
 
     def encode(texts, lang):
@@ -399,7 +402,8 @@ PUSH = """
 
 @pytest.fixture(scope="module")
 def hub(folders, hub_environment) -> dict[str, str]:
-    """Environment of a process whose Hub has the metrics as Spaces tester/NAME, pushed by the command."""
+    """Environment of a process whose Hub has the metrics as Spaces tester/NAME,
+    pushed by the command."""
     outputs = python("-c", PUSH, folders, *METRICS, env=hub_environment)
     for name, output in zip(METRICS, json.loads(outputs.splitlines()[-1])):
         assert f"/spaces/tester/{name}/tree/v1.0.0 (pushed)" in output

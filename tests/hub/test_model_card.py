@@ -1,4 +1,5 @@
-"""The card of a checkpoint: what the Hub's parser reads from its header, every step, no paths of the machine."""
+"""The card of a checkpoint: what the Hub's parser reads from its header, every step,
+no paths of the machine."""
 
 import json
 

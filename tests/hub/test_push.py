@@ -1,4 +1,5 @@
-"""Push and pull by version, against a Hub on this machine: killed after every request in turn, refused, unchanged."""
+"""Push and pull by version, against a Hub on this machine:
+killed after every request in turn, refused, unchanged."""
 
 import json
 import re

@@ -1,4 +1,5 @@
-"""The tabs of the Space without a browser, compared with NumPy, scikit-learn and the package itself."""
+"""The tabs of the Space without a browser, compared with NumPy,
+scikit-learn and the package itself."""
 
 import re
 import sys
@@ -423,7 +424,8 @@ def test_what_npm_brings_is_checked(refused, static_space, tmp_path, npm, messag
 
 
 def test_the_close_cosine_lies_between_translations_and_others():
-    """Cosines in the plane are those of angles: translations 10 degrees apart, other sentences 60 and more."""
+    """Cosines in the plane are those of angles:
+    translations 10 degrees apart, other sentences 60 and more."""
     angles = np.radians([0, 10, 70, 80, 200, 210])
     vectors = np.stack([np.cos(angles), np.sin(angles)], axis=1)
 

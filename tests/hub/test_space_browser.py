@@ -1,4 +1,5 @@
-"""The Space in a real Chromium, started by `hf-echo space`: every tab, two users, hostile texts, phone, keyboard, dark.
+"""The Space in a real Chromium, started by `hf-echo space`: every tab, two users, hostile texts,
+phone, keyboard, dark.
 
 Needs the extras space and browser, and a Chromium or Chrome in PATH.
 """
@@ -113,7 +114,8 @@ PICTURES = {
 
 @pytest.mark.parametrize("name", PICTURES)
 def test_every_tab_is_there_with_its_answer(visit, name, tmp_path):
-    """Also makes the pictures of docs/space.md, in the folder of HF_ECHO_PICTURES where it is set."""
+    """Also makes the pictures of docs/space.md, in the folder of HF_ECHO_PICTURES where it is
+    set."""
     tab, scheme, width, height = PICTURES[name]
     page = visit(color_scheme=scheme, viewport={"width": width, "height": height})
     assert page.get_by_role("tab").count() == len(TABS) + 1

@@ -1,4 +1,5 @@
-"""The Space without a server, in a real Chromium from a loopback server: Python's embeddings, offline, keyboard."""
+"""The Space without a server, in a real Chromium from a loopback server:
+Python's embeddings, offline, keyboard."""
 
 import shutil
 import threading
@@ -72,9 +73,11 @@ def search(page, text: str) -> list[str]:
 
 
 def test_the_neighbours_are_those_of_python(visit):
-    """200 sentences of 20 languages, against the float32 model of the package; the plane against NumPy's."""
+    """200 sentences of 20 languages, against the float32 model of the package;
+    the plane against NumPy's."""
     encoder, tokenizer = load_encoder("echo-nano", device="cpu", dtype="fp32")
-    # transformers.js has NFKC in place of a tokenizer's own table of characters; here they differ in full-width marks.
+    # transformers.js has NFKC in place of a tokenizer's own table of characters; here they differ
+    # in full-width marks.
     expected = encode(
         encoder, tokenizer, [normalize("NFKC", text) for text in TEXTS], normalize=True
     )
@@ -107,7 +110,8 @@ def test_after_loading_it_needs_no_network(visit):
 
 @pytest.mark.parametrize("scheme, width", [("light", 1100), ("dark", 360)])
 def test_it_is_readable_and_shows_its_progress(visit, scheme, width):
-    """The bar grows while the files arrive; nothing is wider than a phone; the contrast is that of WCAG AA."""
+    """The bar grows while the files arrive; nothing is wider than a phone;
+    the contrast is that of WCAG AA."""
     watch = """addEventListener("DOMContentLoaded", () => {
         self.seen = [];
         const bar = document.getElementById("bar"), line = document.getElementById("status");

@@ -4,7 +4,8 @@ import torch
 
 @pytest.fixture(scope="session")
 def make_untrained(toy, toy_tokenizer):
-    """make_untrained(spread): three encoder and two decoder layers with so much noise on the weights."""
+    """make_untrained(spread): three encoder and two decoder layers with so much noise on the
+    weights."""
 
     def make(spread: float):
         model = toy.make_model(toy_tokenizer, num_hidden_layers=3, decoder={"num_hidden_layers": 2})
@@ -19,7 +20,8 @@ def make_untrained(toy, toy_tokenizer):
 
 @pytest.fixture(scope="session")
 def toy_untrained(make_untrained):
-    """A spread that leaves no part without effect, and embeddings small enough for absolute tolerances."""
+    """A spread that leaves no part without effect, and embeddings small enough for absolute
+    tolerances."""
     return make_untrained(0.1)
 
 

@@ -1,4 +1,5 @@
-"""Stored embeddings: each text is encoded once and kept through a crash; they belong to the model's files."""
+"""Stored embeddings: each text is encoded once and kept through a crash;
+they belong to the model's files."""
 
 import shutil
 from pathlib import Path
@@ -36,7 +37,8 @@ KNOWN = ["eng_Latn", "deu_Latn"]
 
 
 class Encoder:
-    """Vectors of length 6 that tell text and language apart; it counts, and dies when it is told to."""
+    """Vectors of length 6 that tell text and language apart;
+    it counts, and dies when it is told to."""
 
     def __init__(self, dies_at: int | None = None):
         self.calls = 0
@@ -278,7 +280,8 @@ def test_broken_embeddings_are_not_stored(tmp_path, broken):
 
 
 def test_evaluation_reads_what_training_stored(tmp_path):
-    """One store: a text of the training data is not encoded again by an evaluation of the same model."""
+    """One store: a text of the training data is not encoded again by an evaluation of the same
+    model."""
     frozen_embeddings(Dataset.from_list([row("aa", "x", "b")]), Encoder(), "m", tmp_path)
 
     encoder = Encoder()

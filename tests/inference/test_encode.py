@@ -92,7 +92,8 @@ def test_rows_are_the_models(model, toy_tokenizer, texts, langs, rows_one_by_one
 
 @pytest.fixture
 def threads_of_batches(monkeypatch):
-    """(thread, its number of cores) of each batch; the first batch waits until a second is under way."""
+    """(thread, its number of cores) of each batch;
+    the first batch waits until a second is under way."""
     seen = set()
     together = Barrier(2, timeout=60)
     embed = PackedEncoder.embed

@@ -1,4 +1,5 @@
-"""A file encoded part by part: the same rows as at once, on any executor, and no finished part twice."""
+"""A file encoded part by part: the same rows as at once, on any executor,
+and no finished part twice."""
 
 import io
 import math
@@ -62,7 +63,8 @@ def run(source, out, model, lang="fra_Latn", **options):
 
 @pytest.fixture
 def stopped(source, model, tmp_path, monkeypatch, calls):
-    """stopped(finished): a run into o.npy in parts of seven lines, stopped after so many of them."""
+    """stopped(finished): a run into o.npy in parts of seven lines,
+    stopped after so many of them."""
 
     def start(finished: int) -> None:
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):

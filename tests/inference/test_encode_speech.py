@@ -1,4 +1,5 @@
-"""`encode_speech`: rows in order whatever the batches, long audio, every kind of audio, errors in one line."""
+"""`encode_speech`: rows in order whatever the batches, long audio, every kind of audio,
+errors in one line."""
 
 import tracemalloc
 
@@ -121,7 +122,8 @@ def twenty_minutes(tmp_path_factory):
 
 
 class EightMeans:
-    """Eight numbers of each piece, in place of a model's; it notes the batches and stops the run at one of them."""
+    """Eight numbers of each piece, in place of a model's;
+    it notes the batches and stops the run at one of them."""
 
     def __init__(self, stops_at: int | None = None):
         self.batches = []

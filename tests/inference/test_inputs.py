@@ -1,4 +1,5 @@
-"""Texts, languages and numbers as people have them: every container is read, everything else is refused in one line."""
+"""Texts, languages and numbers as people have them:
+every container is read, everything else is refused in one line."""
 
 import math
 from functools import partial

@@ -1,4 +1,5 @@
-"""`hf-echo encode` with a model that is not an Echo checkpoint: its options are followed or refused."""
+"""`hf-echo encode` with a model that is not an Echo checkpoint:
+its options are followed or refused."""
 
 import numpy as np
 import pytest

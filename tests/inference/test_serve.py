@@ -1,4 +1,5 @@
-"""`hf-echo serve`: answers are those of `encode`, whoever asks at the same time; bad requests get their status."""
+"""`hf-echo serve`: answers are those of `encode`, whoever asks at the same time;
+bad requests get their status."""
 
 import http.client
 import json

@@ -1,4 +1,5 @@
-"""`translate`: the text that transformers' `generate` writes, in the order of the input, however it is batched."""
+"""`translate`: the text that transformers' `generate` writes, in the order of the input,
+however it is batched."""
 
 from importlib import import_module
 from threading import Barrier, get_ident

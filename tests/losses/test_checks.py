@@ -70,7 +70,8 @@ PAIRS = {
 
 
 def test_defaults_are_the_printed_values():
-    """OS 4.4 and Table 12 (contrastive), Algorithm 2 and Eq. 11 (distillation), Eq. 14, Eq. 15; EMMA-X's code."""
+    """OS 4.4 and Table 12 (contrastive), Algorithm 2 and Eq. 11 (distillation), Eq. 14, Eq. 15;
+    EMMA-X's code."""
     printed = {
         contrastive_loss: dict(logit_scale=100, margin=0.3, margin_space="cosine", radius=0.5),
         split_softmax_loss: dict(gamma=0.8),
@@ -90,7 +91,8 @@ def test_defaults_are_the_printed_values():
 @pytest.mark.parametrize("loss", PAIRS.values(), ids=PAIRS)
 @pytest.mark.parametrize("other", [torch.float64, torch.bfloat16])
 def test_two_dtypes(loss, other):
-    """Float32 beside another dtype gives the loss of the values in float64, with a gradient for both."""
+    """Float32 beside another dtype gives the loss of the values in float64,
+    with a gradient for both."""
     x = random(N, D, seed=1).requires_grad_()
     y = random(N, D, seed=4, dtype=other).requires_grad_()
     torch.manual_seed(0)

@@ -1,4 +1,5 @@
-"""Contrastive loss and guide filter against loops written from the equations and sentence-transformers."""
+"""Contrastive loss and guide filter against loops written from the equations and
+sentence-transformers."""
 
 import math
 import warnings
@@ -46,7 +47,8 @@ OFFSET = 2  # source i is translated by target i + 2
 
 @pytest.fixture
 def arrays() -> dict[str, np.ndarray]:
-    """Five sources near their translations among eight targets, and guide embeddings near each other."""
+    """Five sources near their translations among eight targets,
+    and guide embeddings near each other."""
     rng = np.random.default_rng(0)
     y = rng.normal(size=(8, 6))
     guide_y = rng.normal(size=(8, 6))
@@ -170,7 +172,8 @@ def gist_loss(x, y, guide_x, guide_y, margin):
     loss.margin_strategy = "relative"
     loss.margin = margin
     loss.gather_across_devices = False
-    # Eq. 3 compares sources with targets only; GIST can also contrast sources with sources, and targets.
+    # Eq. 3 compares sources with targets only; GIST can also contrast sources with sources, and
+    # targets.
     loss.contrast_anchors = False
     loss.contrast_positives = False
     loss.must_retokenize = False

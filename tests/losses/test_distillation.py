@@ -1,4 +1,5 @@
-"""Distillation losses against Algorithm 2 as plain loops; gradients, and rows of several processes."""
+"""Distillation losses against Algorithm 2 as plain loops;
+gradients, and rows of several processes."""
 
 import math
 
@@ -30,7 +31,8 @@ TARGET = random(N, 5, seed=2)
 
 
 def algorithm_2(student, source, target, kinds, figures) -> float:
-    """Lines 5 to 32, with plain loops. kinds: "base", "new" or "english" of each row; figures: of each kind."""
+    """Lines 5 to 32, with plain loops. kinds: "base", "new" or "english" of each row; figures:
+    of each kind."""
     targets = {"base": (source + target) / 2, "new": target, "english": source}
     z = [targets[kind][i] for i, kind in enumerate(kinds)]
     total = 0.0

@@ -1,4 +1,5 @@
-"""Two processes, each with a part of the batch, against one with all of it; `stages/test_two_processes` runs them."""
+"""Two processes, each with a part of the batch, against one with all of it;
+`stages/test_two_processes` runs them."""
 
 from pathlib import Path
 
@@ -21,7 +22,8 @@ from hf_echo.losses import (
 
 
 def model_and_batch():
-    """A linear encoder and eight pairs with three hard negatives each, the same in every process."""
+    """A linear encoder and eight pairs with three hard negatives each,
+    the same in every process."""
     generator = torch.Generator().manual_seed(0)
 
     def rand(*shape):
@@ -88,7 +90,8 @@ CUTS = {"halves": (0, 4, 8), "uneven": (0, 3, 8), "one process empty": (0, 8, 8)
 
 
 def of_this_process(answers: Path) -> None:
-    """Losses and gradients of CUTS as DDP averages them; the first of two processes writes the file."""
+    """Losses and gradients of CUTS as DDP averages them;
+    the first of two processes writes the file."""
     rank = dist.get_rank()
     result = {}
     for case, cuts in CUTS.items():

@@ -1,4 +1,5 @@
-"""Gaussian mixture over differences and the encoder's ranks, against float64 loops and scikit-learn."""
+"""Gaussian mixture over differences and the encoder's ranks,
+against float64 loops and scikit-learn."""
 
 import numpy as np
 import pytest
@@ -81,7 +82,8 @@ def test_posterior_is_that_of_scikit_learn(mixture):
 
 
 def test_posterior_in_float32_at_full_width():
-    """Squares are expanded into products: 1,024 unit dimensions with small sigmas keep three digits of the log."""
+    """Squares are expanded into products: 1,024 unit dimensions with small sigmas keep three digits
+    of the log."""
     rng = np.random.default_rng(1)
     mixture = {
         "query": rng.normal(size=(6, 1024)) / 32,

@@ -13,7 +13,8 @@ KEYS = np.array([0, 1, 2, 1, 3, 4])  # sentences 2 and 4 are the same text
 
 
 def by_hand(predicted: np.ndarray, target: np.ndarray, negatives: str) -> float:
-    """Section 9.1 with scale 3: the other sentences of the document, those of other documents, or both."""
+    """Section 9.1 with scale 3: the other sentences of the document, those of other documents,
+    or both."""
     losses = []
     for i, prediction in enumerate(predicted):
         positive = np.exp(3 * cos(prediction, target[i]))

@@ -61,7 +61,8 @@ def test_equals_the_formula(batch):
 
 
 def test_sum_equals_the_formula(batch):
-    """The sum over each sentence's tokens, then the mean over the three sentences: 13 tokens in all."""
+    """The sum over each sentence's tokens, then the mean over the three sentences:
+    13 tokens in all."""
     torch.manual_seed(3)
     token_mean = sampled_translation_loss(*batch, samples=7).item()
 

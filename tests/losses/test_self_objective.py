@@ -60,7 +60,8 @@ def test_is_eq_14(pairs, scale):
 
 
 def test_only_mutual_nearest_tokens_count():
-    """Tokens 0 and 1 of the source have the same nearest target; only the nearer one is linked: (1, 0), (2, 1)."""
+    """Tokens 0 and 1 of the source have the same nearest target; only the nearer one is linked:
+    (1, 0), (2, 1)."""
     source = torch.tensor([[0.8, 0.6], [1.0, 0.0], [0.0, 1.0]], dtype=torch.float64)
     target = torch.eye(2, dtype=torch.float64)
     # The targets are unit vectors: the cosines are the numbers of `source`.

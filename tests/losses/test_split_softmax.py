@@ -23,7 +23,8 @@ OFFSET = 1  # source i is translated by target i + 1
 
 @pytest.fixture
 def arrays() -> tuple[np.ndarray, ...]:
-    """Sources (4, 5), targets (6, 5), hard negatives (4, 3, 5) near the translations, and their mask."""
+    """Sources (4, 5), targets (6, 5), hard negatives (4, 3, 5) near the translations,
+    and their mask."""
     rng = np.random.default_rng(0)
     target = rng.normal(size=(TARGETS, 5))
     translations = target[OFFSET : OFFSET + ROWS]

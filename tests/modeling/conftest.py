@@ -1,4 +1,5 @@
-"""A nano tokenizer and nano models with random weights, large enough that every part has an effect."""
+"""A nano tokenizer and nano models with random weights, large enough that every part has an
+effect."""
 
 import pytest
 import torch
@@ -31,7 +32,8 @@ def tokenizer() -> EchoTokenizer:
 
 @pytest.fixture(scope="session")
 def make_config(tokenizer):
-    """make_config(decoder={...}, **changes): hidden 32, embedding 24, three layers, two key heads."""
+    """make_config(decoder={...}, **changes): hidden 32, embedding 24, three layers,
+    two key heads."""
 
     def make(decoder: dict | None = None, **changes) -> EchoConfig:
         common = dict(

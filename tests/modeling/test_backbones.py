@@ -1,4 +1,5 @@
-"""EchoEncoder on the models of transformers: same vectors whatever the padding, saved, opened and adapted like them."""
+"""EchoEncoder on the models of transformers: same vectors whatever the padding, saved,
+opened and adapted like them."""
 
 import json
 
@@ -95,7 +96,8 @@ def test_hidden_states_of_rows_padded_on_the_left(kind):
 
 @pytest.mark.parametrize("kind", BACKBONES)
 def test_an_encoder_starts_from_pretrained_weights(kind, tmp_path):
-    """From a checkpoint with a head; the states are those of transformers with attention to both sides."""
+    """From a checkpoint with a head; the states are those of transformers with attention to both
+    sides."""
     torch.manual_seed(3)
     masked = kind in ("bert", "xlm-roberta", "modernbert")
     with_head = AutoModelForMaskedLM if masked else AutoModelForCausalLM

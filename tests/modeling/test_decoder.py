@@ -1,4 +1,5 @@
-"""EchoDecoder and EchoForTranslation: attention to one vector or all states, with and without cache."""
+"""EchoDecoder and EchoForTranslation: attention to one vector or all states,
+with and without cache."""
 
 import pytest
 import torch

@@ -1,4 +1,5 @@
-"""`greedy_decode` and `beam_decode` give the tokens of transformers' `generate`, wherever each row ends."""
+"""`greedy_decode` and `beam_decode` give the tokens of transformers' `generate`,
+wherever each row ends."""
 
 from collections import Counter
 from itertools import chain, compress, takewhile
@@ -183,7 +184,8 @@ def test_a_decoder_that_reads_tokens_is_refused(make_model, embeddings, prompt):
 )
 @pytest.mark.parametrize("count", [1, 8])
 def test_beams_are_those_of_generate(restless, embeddings, prompt, num_beams, settings, count):
-    """With frequent ends of sentence, so that beams finish at all steps; weights in float64 round alike in both."""
+    """With frequent ends of sentence, so that beams finish at all steps;
+    weights in float64 round alike in both."""
     model = restless.double()
     embeddings = embeddings[:16].double()
     model.generation_config.update(**settings)

@@ -1,4 +1,5 @@
-"""Echo models in the hands of other libraries: Trainer, peft, datasets, sentence-transformers, `generate`."""
+"""Echo models in the hands of other libraries:
+Trainer, peft, datasets, sentence-transformers, `generate`."""
 
 import subprocess
 import sys
@@ -28,7 +29,8 @@ from .conftest import LANGUAGES, TEXTS
 
 @pytest.fixture
 def train(make_model, tokenizer, tmp_path):
-    """train(rows of a batch, batches of a step) -> log of one step of Seq2SeqTrainer on four pairs."""
+    """train(rows of a batch, batches of a step) -> log of one step of Seq2SeqTrainer on four
+    pairs."""
     ids = (
         tokenizer.decoder_prompt_ids("eng_Latn")
         + tokenizer("one red cat", add_special_tokens=False)["input_ids"]
@@ -65,7 +67,8 @@ def test_accumulated_batches_have_the_loss_of_one(train):
 
 
 def test_weights_of_a_training_in_float32_are_loaded_as_such(make_model, tmp_path):
-    """A Trainer that resumes loads the weights before the optimizer, whose states take their dtype."""
+    """A Trainer that resumes loads the weights before the optimizer,
+    whose states take their dtype."""
     model = make_model()
     model.encoder.save_pretrained(tmp_path)
     again = EchoEncoder.from_pretrained(tmp_path, dtype=torch.bfloat16)

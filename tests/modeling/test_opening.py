@@ -55,7 +55,8 @@ def train_three_steps(model, batch) -> list[torch.Tensor]:
 
 
 def test_training_is_float32_where_nobody_chose_a_dtype(folder, batch, fast_bf16):
-    """bf16 weights would lose updates of 1e-5; the same steps in float32 from the start are the truth."""
+    """bf16 weights would lose updates of 1e-5;
+    the same steps in float32 from the start are the truth."""
     automatic = AutoModel.from_pretrained(folder)
     assert automatic.dtype == torch.bfloat16
     in_float32 = AutoModel.from_pretrained(folder, dtype=torch.float32)
@@ -111,7 +112,8 @@ def test_several_target_languages_need_a_prompt(folder, batch, languages):
         model(**batch, labels=batch["input_ids"])
 
 
-# Long texts by SentenceTransformer (test_tokenization.py has those of the tokenizer, test_pipeline.py of the pipeline)
+# Long texts by SentenceTransformer (test_tokenization.py has those of the tokenizer,
+# test_pipeline.py of the pipeline)
 
 LONG_TEXTS = ["Le chat.", "Le chat dort. " * 60]
 
@@ -251,7 +253,8 @@ def test_a_damaged_index_is_named(copy):
 
 @pytest.mark.parametrize("content", [b"", b"<html></html>", DAMAGES["pointer"](b""), 500, b"{}"])
 def test_a_damaged_tokenizer_is_named_in_every_way_in(copy, content):
-    """The SentenceTransformer sees what was cut off; a whole JSON object that is not a tokenizer it does not name."""
+    """The SentenceTransformer sees what was cut off;
+    a whole JSON object that is not a tokenizer it does not name."""
     file = copy / "tokenizer.json"
     whole = file.read_bytes()
     file.write_bytes(whole[:content] if isinstance(content, int) else content)
@@ -322,7 +325,8 @@ FILES = ["config.json", "tokenizer.json", "tokenizer_config.json", "model.safete
 @given(st.sampled_from(FILES), st.sampled_from(["cut", "replace", "flip", "remove"]), st.data())
 @settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 def test_a_corrupted_checkpoint_opens_or_is_refused_by_name(folder, tmp_path, name, how, data):
-    """The model loads (unchanged, unless a bit was flipped), or one line names the file or the folder."""
+    """The model loads (unchanged, unless a bit was flipped),
+    or one line names the file or the folder."""
     copy = tmp_path / "fuzz"
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(folder, copy)

@@ -1,4 +1,5 @@
-"""PackedEncoder against the layers' own forward pass (Llama, BERT, XLM-R), and the cases that it must not handle."""
+"""PackedEncoder against the layers' own forward pass (Llama, BERT, XLM-R),
+and the cases that it must not handle."""
 
 import pytest
 import torch
@@ -193,7 +194,8 @@ def test_a_row_of_padding_alone_is_left_to_the_modules(encoder, batch):
 
 
 def test_weights_are_read_anew(encoder, batch):
-    """No copies of the weights are kept, so a model in training is evaluated with its current weights."""
+    """No copies of the weights are kept, so a model in training is evaluated with its current
+    weights."""
     with torch.no_grad():
         before = encoder(**batch).sentence_embedding
         encoder.backbone.layers[1].mlp.up_proj.weight.mul_(3)
@@ -204,7 +206,8 @@ def test_weights_are_read_anew(encoder, batch):
 
 @pytest.mark.parametrize("most_scores", [1, 500, 2**20])
 def test_scores_beyond_the_range_of_exponentials(make_model, batch, most_scores, monkeypatch):
-    """A model with queries of 300 times the length gives the modules' embeddings, without infinities."""
+    """A model with queries of 300 times the length gives the modules' embeddings,
+    without infinities."""
     monkeypatch.setattr(packed_echo, "MAX_SCORES", most_scores)
     encoder = make_model(pooling="mean").encoder
     with torch.no_grad():

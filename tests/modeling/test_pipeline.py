@@ -1,4 +1,5 @@
-"""pipeline("sonar-translation"): texts or embeddings in, translations out (without hf_echo: test_ways_in.py)."""
+"""pipeline("sonar-translation"): texts or embeddings in, translations out (without hf_echo:
+test_ways_in.py)."""
 
 import copy
 

@@ -1,4 +1,5 @@
-"""The table of poolings against loops in numpy; one entry of the table makes a new pooling known everywhere."""
+"""The table of poolings against loops in numpy;
+one entry of the table makes a new pooling known everywhere."""
 
 import json
 

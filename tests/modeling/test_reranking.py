@@ -1,4 +1,5 @@
-"""Reranked beams are what `generate`, the encoder and a cosine give by hand; defaults of the generation config."""
+"""Reranked beams are what `generate`, the encoder and a cosine give by hand;
+defaults of the generation config."""
 
 import numpy as np
 import pytest

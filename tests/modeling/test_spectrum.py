@@ -1,4 +1,5 @@
-"""Spectrum: masks against a worked example, packing against documents apart, saving, remote code, bad input."""
+"""Spectrum: masks against a worked example, packing against documents apart, saving, remote code,
+bad input."""
 
 import math
 import subprocess
@@ -107,7 +108,8 @@ def test_a_prompt_has_no_loss(with_prefix):
 
 @pytest.mark.parametrize(("token", "sentences"), [(0, 0), (3, 1), (5, 2), (8, 3)])
 def test_a_sentence_depends_on_what_it_may_read_alone(model, packed, token, sentences):
-    """Of the first token of each sentence: the gradient of its output by each sentence's embedding, end to end."""
+    """Of the first token of each sentence: the gradient of its output by each sentence's embedding,
+    end to end."""
     vectors = packed.pop("embeddings").requires_grad_()
     del packed["labels"]
     hidden = model(vectors, **packed).decoder_hidden_state[0]

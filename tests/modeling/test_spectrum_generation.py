@@ -1,4 +1,5 @@
-"""Encoded documents: caches against computing everything again, saving, scores, sentence by sentence, bad input."""
+"""Encoded documents: caches against computing everything again, saving, scores,
+sentence by sentence, bad input."""
 
 import copy
 from itertools import product
@@ -25,7 +26,8 @@ CLOSE = dict(atol=1e-5, rtol=0)
 
 @torch.no_grad()
 def written(model, vectors, prompt: list[int], tokens: int, *, prefix: int) -> list[int]:
-    """Greedy text without any cache: the whole model for each token; `prefix` sentences are read in both directions."""
+    """Greedy text without any cache: the whole model for each token;
+    `prefix` sentences are read in both directions."""
     ids = list(prompt)
     for _ in range(tokens):
         segment = Segment([*ids, EOS], 1, len(vectors) + 1)
@@ -185,7 +187,8 @@ def test_sentence_by_sentence_equals_writing_each_from_the_beginning(model, row)
 
 @pytest.fixture
 def ending():
-    """(model that ends the second of two documents at once, the documents, numbers of rows of its calls)"""
+    """(model that ends the second of two documents at once, the documents,
+    numbers of rows of its calls)"""
     model = make_spectrum()
     documents = model.encode_document([embeddings(3), embeddings(3, 8)], bidirectional=False)
     calls = []

@@ -1,4 +1,5 @@
-"""Speech encoder: padding changes nothing, every way in gives the same, and bad audio is refused in one line."""
+"""Speech encoder: padding changes nothing, every way in gives the same,
+and bad audio is refused in one line."""
 
 import tracemalloc
 

@@ -1,4 +1,5 @@
-"""EchoTokenizer and the prompts: the layout of OS Table 40, languages, long, empty and awkward texts."""
+"""EchoTokenizer and the prompts: the layout of OS Table 40, languages, long,
+empty and awkward texts."""
 
 import logging
 import sys
@@ -22,7 +23,8 @@ from hf_echo.modeling.sentence_transformer_echo import sentence_transformer_prom
 
 from .conftest import LANGUAGES, TEXTS
 
-# What Unicode calls White_Space; Python's strip() also takes the four separators from U+001C to U+001F.
+# What Unicode calls White_Space; Python's strip() also takes the four separators from U+001C to
+# U+001F.
 WHITE_SPACE = "".join(
     c for c in map(chr, range(0x3001)) if c.isspace() and not "\x1c" <= c <= "\x1f"
 )
@@ -123,7 +125,8 @@ def test_one_language_for_all_or_one_each(tokenizer):
 def test_prompt_in_front_of_the_text(tokenizer):
     french = tokenizer("Le chat", lang="fra_Latn").input_ids
     assert tokenizer("French:<SEP>Le chat").input_ids == french
-    # sentence-transformers puts its default prompt before every text, also before one that has its own.
+    # sentence-transformers puts its default prompt before every text, also before one that has its
+    # own.
     assert tokenizer("Unspecified language:<SEP>French:<SEP>Le chat").input_ids == french
     assert (
         tokenizer("Unspecified language:<SEP>Le chat").input_ids == tokenizer("Le chat").input_ids
@@ -316,7 +319,8 @@ def test_threads_share_a_tokenizer(own):
 
 
 def test_a_stock_tokenizer_reads_the_same_prompts(tokenizer):
-    """A prompt is plain text and a token: a stock export writes it as a prompt of sentence-transformers."""
+    """A prompt is plain text and a token: a stock export writes it as a prompt of
+    sentence-transformers."""
     backend = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
     stock = PreTrainedTokenizerFast(tokenizer_object=backend, pad_token="<pad>")
     prompts = sentence_transformer_prompts(["fra_Latn", "deu_Latn"])

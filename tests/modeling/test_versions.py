@@ -1,4 +1,5 @@
-"""Two versions of one repository, with other weights and other code: each is pulled and run as it was pushed."""
+"""Two versions of one repository, with other weights and other code:
+each is pulled and run as it was pushed."""
 
 import json
 import subprocess
@@ -54,7 +55,8 @@ np.savez(sys.argv[1], **found)
 
 @pytest.fixture(scope="module")
 def folders(make_model, tokenizer, tmp_path_factory) -> list[Path]:
-    """A release, and a second version of it: other weights of encoder and decoder, and code that says so."""
+    """A release, and a second version of it: other weights of encoder and decoder,
+    and code that says so."""
     made = [tmp_path_factory.mktemp("releases") / f"v{number}" for number in (1, 2)]
     for folder in made:
         make_model().save_release(folder)
@@ -94,7 +96,8 @@ def hub(folders, hub_environment, toy, tmp_path_factory):
 
 @pytest.mark.slow
 def test_each_version_without_the_package(hub, folders, tmp_path):
-    """All three ways in, `decoder/`, tokenizer and remote code of one revision, equal to the folder's own."""
+    """All three ways in, `decoder/`, tokenizer and remote code of one revision,
+    equal to the folder's own."""
     names = [f"{REPO}@v1.0.0", f"{REPO}@v2.0.0"]
     result = tmp_path / "result.pt"
     hub("-I", TESTS / "modeling" / "ways_in.py", result, *folders, *names)
@@ -103,7 +106,8 @@ def test_each_version_without_the_package(hub, folders, tmp_path):
         for way, want in found[folder].items():
             assert torch.equal(found[name][way], want), (name, way)
     assert not torch.equal(found[names[0]]["auto"], found[names[1]]["auto"])
-    # A copy that was saved again opens without the Hub: `ways_in` opened it, and its code is that of its version.
+    # A copy that was saved again opens without the Hub: `ways_in` opened it, and its code is that
+    # of its version.
     codes = [
         (tmp_path / f"result.pt.{number}" / "modeling_echo.py").read_text() for number in (2, 3)
     ]
@@ -163,7 +167,8 @@ print(json.dumps(found))
 
 @pytest.mark.slow
 def test_operations_read_versions(hub, folders, tmp_path):
-    """The same weights as from the folders that were pushed; a finished step is known by the commits it read."""
+    """The same weights as from the folders that were pushed;
+    a finished step is known by the commits it read."""
     done = json.loads(hub("-c", OPERATE, tmp_path).stdout.splitlines()[-1])
     want = tmp_path / "want"
     v1, v2 = folders

@@ -49,7 +49,8 @@ def folders(make_model, tokenizer, tmp_path_factory) -> dict[str, Path]:
 
 @pytest.fixture(scope="module")
 def here(folders) -> dict[str, dict]:
-    """The results in this process, where hf_echo is imported and trust_remote_code is not needed."""
+    """The results in this process, where hf_echo is imported and trust_remote_code is not
+    needed."""
     return {kind: open_all(str(folder)) for kind, folder in folders.items()}
 
 
@@ -65,7 +66,8 @@ def hub(hub_environment) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def installed(folders, hub, tmp_path_factory) -> dict[str, dict]:
-    """The results by names on the Hub in a process that imports hf_echo, and pushes both layouts before."""
+    """The results by names on the Hub in a process that imports hf_echo,
+    and pushes both layouts before."""
     place = tmp_path_factory.mktemp("installed")
     result = str(place / "result.pt")
     run(str(SCRIPT), "--installed", result, *map(str, folders.values()), cwd=place, **hub)
@@ -77,7 +79,8 @@ OF_OTHERS = ("_speech", "_sonar", "adapters_echo")
 
 
 def opened_without_hf_echo(place: Path, name: str, **environment: str) -> dict[str, dict]:
-    """The results in a process that cannot import hf_echo; what was saved there again has the code that it needs."""
+    """The results in a process that cannot import hf_echo;
+    what was saved there again has the code that it needs."""
     result = place / "result.pt"
     run("-I", str(SCRIPT), str(result), name, cwd=place, **environment)
     code = {path.name for path in MODELING.glob("*_echo*.py") if not path.stem.endswith(OF_OTHERS)}
@@ -86,7 +89,8 @@ def opened_without_hf_echo(place: Path, name: str, **environment: str) -> dict[s
 
 
 def test_ways_agree(here):
-    """Training checkpoint and release hold one model; AutoModel and SentenceTransformer agree on it."""
+    """Training checkpoint and release hold one model;
+    AutoModel and SentenceTransformer agree on it."""
     assert here["training"].keys() == here["release"].keys()
     for way, result in here["training"].items():
         assert torch.equal(here["release"][way], result), way
@@ -132,7 +136,8 @@ def test_without_hf_echo_a_name_on_the_hub_is_the_same(here, hub, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ON_HUB)
 def test_by_name_after_import_it_is_the_same(here, installed, name):
-    """After `import hf_echo`, a Hub name loads without trust_remote_code, whichever class comes first."""
+    """After `import hf_echo`, a Hub name loads without trust_remote_code,
+    whichever class comes first."""
     results = installed[name]
     want = here["training"]
     assert results.keys() == want.keys()

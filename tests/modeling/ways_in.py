@@ -1,4 +1,5 @@
-"""Opens an Echo model in the ways a stranger would. Run as a script it does so without hf_echo, or after importing it.
+"""Opens an Echo model in the ways a stranger would. Run as a script it does so without hf_echo, or
+after importing it.
 
     python ways_in.py RESULT.pt NAME...
     python ways_in.py --installed RESULT.pt TRAINING RELEASE    uploads the two folders and opens them from the Hub
@@ -29,7 +30,8 @@ class WithoutHfEcho:
 
 
 def open_all(name: str, *, save_to: str | None = None, decoder: bool = True, **options) -> dict:
-    """Embeddings and translations of TEXTS by each way in; the options go to every from_pretrained."""
+    """Embeddings and translations of TEXTS by each way in;
+    the options go to every from_pretrained."""
     import torch
     from sentence_transformers import SentenceTransformer
     from transformers import AutoModel, AutoModelForSeq2SeqLM, AutoTokenizer, pipeline

@@ -8,10 +8,12 @@ import pytest
 
 
 class Server(ThreadingHTTPServer):
-    """``script(request, times)`` says what to do with a request that came for the ``times``-th time (from 1):
+    """``script(request, times)`` says what to do with a request that came for the ``times``-th time
+    (from 1):
 
-    a string (the reply), a dict (the whole answer), an int (that status), bytes (a body that is no answer),
-    "drop" as an exception class ConnectionError, or a function that is called first and gives one of these.
+    a string (the reply), a dict (the whole answer), an int (that status), bytes (a body that is no
+    answer), "drop" as an exception class ConnectionError, or a function that is called first and
+    gives one of these.
     """
 
     daemon_threads = True

@@ -130,7 +130,8 @@ def test_concurrency_is_bounded(server, write):
 
 
 def test_errors_that_pass(server, write):
-    """500, 429, a dropped connection and a stalled one: the same request again, until it is answered."""
+    """500, 429, a dropped connection and a stalled one:
+    the same request again, until it is answered."""
     trouble = {"0": [500, 503], "1": [429], "2": [ConnectionError], "3": ["stall"]}
 
     def script(request, times):

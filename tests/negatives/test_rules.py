@@ -294,7 +294,8 @@ BROKE = [
 
 @pytest.mark.parametrize("text", ODD + BROKE)
 def test_odd_texts(text):
-    """A long name that begins with the last word; nothing to affirm; raised digits, which are digits and no numbers."""
+    """A long name that begins with the last word; nothing to affirm;
+    raised digits, which are digits and no numbers."""
     negatives = [new for new, _ in rule_based_hard_negatives(text)]
 
     forms = set(map(normal_form, negatives))

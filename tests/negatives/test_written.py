@@ -1,4 +1,5 @@
-"""Hard negatives by a language model: the prompt of Figure 15, what is an answer and what is none, the command."""
+"""Hard negatives by a language model: the prompt of Figure 15, what is an answer and what is none,
+the command."""
 
 import json
 

@@ -1,4 +1,5 @@
-"""Alignment: the beads are the cheapest of all, long documents lose nothing, files and folders come back whole."""
+"""Alignment: the beads are the cheapest of all, long documents lose nothing,
+files and folders come back whole."""
 
 import gzip
 import json
@@ -21,7 +22,8 @@ from .words import encode, sentences
 
 
 class Formula:
-    """The costs of the module's docstring, one bead at a time; a bead is i, k, j, end: source and target sentences."""
+    """The costs of the module's docstring, one bead at a time; a bead is i, k, j, end:
+    source and target sentences."""
 
     def __init__(self, x, y, x_lengths, y_lengths):
         self.x = x
@@ -78,7 +80,8 @@ def bead_sizes(largest: int) -> list[tuple[int, int]]:
 
 
 def cheapest(n: int, m: int, largest: int, price) -> list[tuple[range, range]]:
-    """The beads of the alignment of least total price, among all alignments; a sentence alone costs 0.7."""
+    """The beads of the alignment of least total price, among all alignments;
+    a sentence alone costs 0.7."""
 
     @cache
     def best_from(i, j):
@@ -102,7 +105,8 @@ def cheapest(n: int, m: int, largest: int, price) -> list[tuple[range, range]]:
 
 
 def numbers_of(beads) -> list[tuple[list[int], list[int]]]:
-    """The sentences of each bead; sentences alone have any order at one place, so the beads are sorted."""
+    """The sentences of each bead; sentences alone have any order at one place,
+    so the beads are sorted."""
     return sorted((list(sources), list(targets)) for sources, targets in beads)
 
 
@@ -152,7 +156,8 @@ def lost_chapters():
 
 @pytest.mark.slow
 def test_a_long_document_with_lost_chapters(lost_chapters):
-    """Coarse to fine: at least 99 % of the common ideas are paired and nothing else, without a table of all cells."""
+    """Coarse to fine: at least 99 % of the common ideas are paired and nothing else,
+    without a table of all cells."""
     x, y, x_ideas, y_ideas = lost_chapters
     cells = len(x) * len(y)
     assert cells > 4 * FULL
@@ -187,7 +192,8 @@ def test_a_long_document_of_an_odd_number_of_sentences_may_end_with_strangers():
 
 @pytest.fixture
 def folders(tmp_path):
-    """Two documents; in the first the target joins the first two sentences, has a blank line, and lacks the fifth."""
+    """Two documents; in the first the target joins the first two sentences, has a blank line,
+    and lacks the fifth."""
     for name in ("fr", "en"):
         (tmp_path / name).mkdir()
     first = sentences(8, 0)
@@ -329,7 +335,8 @@ def test_two_files_give_what_two_folders_give(folders):
     "name, langs", [("out.tsv.gz", LANGUAGES), ("out.parquet", {}), ("out.fr-en", {})]
 )
 def test_pairs_come_back(folders, name, langs):
-    """In every format the same pairs, of both documents in order; a TSV file does not hold the languages."""
+    """In every format the same pairs, of both documents in order;
+    a TSV file does not hold the languages."""
     aligned(folders, name, **LANGUAGES)
 
     rows = load_parallel(folders / name, **langs)

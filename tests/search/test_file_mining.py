@@ -1,4 +1,5 @@
-"""Mining of files: what is finished is not done again, rows find back to their lines, errors name the line."""
+"""Mining of files: what is finished is not done again, rows find back to their lines,
+errors name the line."""
 
 import gzip
 import json
@@ -20,7 +21,8 @@ from .words import encode, sentences
 
 @pytest.fixture
 def files(tmp_path):
-    """Forty sentences, and the same with their words in another order, in another order, with strangers."""
+    """Forty sentences, and the same with their words in another order, in another order,
+    with strangers."""
     source_lines = sentences(40, 0)
     rng = np.random.default_rng(1)
     target_lines = sentences(15, 2)
@@ -263,7 +265,8 @@ def test_one_run_at_a_time_in_a_folder(files, function):
 
 @pytest.fixture
 def toy_mining(toy, toy_folders, tmp_path):
-    """(arguments of the command, gold pairs): 24 held-out sentences a side, 16 of them in common, one line twice."""
+    """(arguments of the command, gold pairs):
+    24 held-out sentences a side, 16 of them in common, one line twice."""
     meanings = toy.split("dev")
     french = [toy.say(meaning, "fra_Latn") for meaning in meanings[:24]]
     english = [toy.say(meaning, "eng_Latn") for meaning in meanings[8:]]

@@ -1,4 +1,5 @@
-"""Documents are matched by content: BiMax against its formula, one-to-one pairs, files, and what is refused."""
+"""Documents are matched by content: BiMax against its formula, one-to-one pairs, files,
+and what is refused."""
 
 import json
 from string import ascii_lowercase

@@ -1,4 +1,5 @@
-"""Mined pairs against the definition, pair by pair; margins where neighbours are few; pairs against a gold list."""
+"""Mined pairs against the definition, pair by pair; margins where neighbours are few;
+pairs against a gold list."""
 
 from itertools import product
 from typing import get_args
@@ -13,7 +14,8 @@ from hf_echo.search.mining import Retrieval
 
 
 def collections(n: int = 60, m: int = 75, common: int = 40, d: int = 12):
-    """x and y share `common` meanings in different orders; the rest of each has no partner. Also the gold pairs."""
+    """x and y share `common` meanings in different orders; the rest of each has no partner.
+    Also the gold pairs."""
     rng = np.random.default_rng(0)
     meanings = rng.normal(size=(common, d))
     sources = rng.permutation(n)[:common]
@@ -115,7 +117,8 @@ def test_equals_the_definition(retrieval, margin, k):
     [(2, 150, 1 / 2), (99, 150, 0.3), (100, 150, 0.05), (150, 2, 1 / 2), (150, 99, 0.3)],
 )
 def test_the_floor_is_that_of_the_smaller_side(rows, other_rows, floor):
-    """Neighbours of 0.2 one way and -0.2 the other, so that the mean is 0: only the floor divides."""
+    """Neighbours of 0.2 one way and -0.2 the other, so that the mean is 0:
+    only the floor divides."""
     forward = neighbours_of(rows, 0.2)
     backward = neighbours_of(other_rows, -0.2)
 

@@ -1,4 +1,5 @@
-"""The exact search against a product of all pairs in float64; ties; what is accepted and what is refused."""
+"""The exact search against a product of all pairs in float64; ties;
+what is accepted and what is refused."""
 
 import numpy as np
 import pytest
@@ -9,7 +10,8 @@ from hf_echo.search import Neighbours, mutual_neighbours, nearest_neighbours
 
 
 def families(rows: int, dimensions: int, noise: float, seed: int = 0) -> np.ndarray:
-    """Families of five rows that differ by `noise`: what a sentence and its hard negatives look like."""
+    """Families of five rows that differ by `noise`:
+    what a sentence and its hard negatives look like."""
     rng = np.random.default_rng(seed)
     centres = rng.normal(size=(rows // 5 + 1, dimensions))
     members = np.repeat(centres, 5, axis=0)[:rows]
@@ -18,7 +20,8 @@ def families(rows: int, dimensions: int, noise: float, seed: int = 0) -> np.ndar
 
 
 def spiked(rows: int, dimensions: int, noise: float) -> np.ndarray:
-    """Families with a common mean, one dimension ten times as large as the others, and rows with one number only."""
+    """Families with a common mean, one dimension ten times as large as the others,
+    and rows with one number only."""
     x = families(rows, dimensions, noise) + 1.0
     x[:, 3] *= 10
     x[::50] = np.resize(np.eye(dimensions), x[::50].shape)
@@ -33,7 +36,8 @@ def unit_float32(x) -> np.ndarray:
 
 
 def brute_force(x, y, k: int) -> Neighbours:
-    """All cosines of the float32 unit rows in float64, rounded to float32; best first, ties by lowest index."""
+    """All cosines of the float32 unit rows in float64, rounded to float32;
+    best first, ties by lowest index."""
     cosines = unit_float32(x) @ unit_float32(y).T
     scores = cosines.astype(np.float32)
     order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
@@ -44,7 +48,8 @@ def assert_exact(neighbours: Neighbours, x, y, k: int) -> None:
     """Equal scores, and equal rows except where two scores are within the last bit of float32."""
     expected = brute_force(x, y, k)
     np.testing.assert_allclose(neighbours.scores, expected.scores, atol=1e-6)
-    # a row is sure where neither its better nor its worse neighbour has its score; the last may have an equal
+    # a row is sure where neither its better nor its worse neighbour has its score; the last may
+    # have an equal
     differs = np.diff(expected.scores, axis=1) < -1e-6
     is_sure = np.zeros(expected.indices.shape, bool)
     is_sure[:, :-1] = differs

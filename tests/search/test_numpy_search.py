@@ -61,7 +61,8 @@ def test_ratio_margins_are_those_of_mining(rows):
 
 
 def test_ratio_margin_is_the_published_quotient():
-    """Artetxe and Schwenk 2019: cosine over the mean of both sides' mean cosines with k neighbours."""
+    """Artetxe and Schwenk 2019: cosine over the mean of both sides' mean cosines with k
+    neighbours."""
     x, y = pairs(200, dimensions=4, noise=0.1)  # four dimensions: every row has near neighbours
     unit_x = unit_vectors(x, "x")
     unit_y = unit_vectors(y, "y")

@@ -1,4 +1,5 @@
-"""Scores of pairs in order: against NumPy, from every format, resumed, filtered, refused in one line."""
+"""Scores of pairs in order: against NumPy, from every format, resumed, filtered,
+refused in one line."""
 
 import gzip
 import io
@@ -358,7 +359,8 @@ PACKERS = {
 
 @st.composite
 def damage(draw):
-    """(position, byte) of up to three changed bytes, and where the packed file is cut; positions are shares."""
+    """(position, byte) of up to three changed bytes, and where the packed file is cut;
+    positions are shares."""
     share = st.floats(0, 1, exclude_max=True)
     changes = draw(st.lists(st.tuples(share, st.integers(0, 255)), max_size=3))
     return changes, draw(st.one_of(st.just(1.0), share))

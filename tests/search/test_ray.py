@@ -1,4 +1,5 @@
-"""encode and mine on a Ray cluster of two nodes: the same files, also after the driver was killed."""
+"""encode and mine on a Ray cluster of two nodes:
+the same files, also after the driver was killed."""
 
 import os
 import signal
@@ -66,7 +67,8 @@ def finish(child: subprocess.Popen) -> None:
 def killed_after(
     child: subprocess.Popen, folder: Path, pattern: str, count: int
 ) -> dict[Path, int]:
-    """Kill the child as soon as so many files are there; the files that are complete then, with their times."""
+    """Kill the child as soon as so many files are there;
+    the files that are complete then, with their times."""
     deadline = time.monotonic() + 200
     while len(list(folder.glob(pattern))) < count:
         if child.poll() is not None or time.monotonic() > deadline:
@@ -84,7 +86,8 @@ MINE = "mine a.txt b.txt --source-lang fra_Latn --target-lang eng_Latn --block 2
 
 @pytest.mark.parametrize("index", ["", "--index IVF8,SQ8;nprobe=8"])
 def test_mining_on_two_nodes_resumes_after_kills(address, folder, index):
-    """Killed in the middle of the second file, then in the search: nothing that was finished is made again."""
+    """Killed in the middle of the second file, then in the search:
+    nothing that was finished is made again."""
     name = "index" if index else "exact"
     arguments = f"{MINE} {index}".split()
     finish(start(folder, *arguments, "--out", f"{name}-near.tsv"))

@@ -64,7 +64,8 @@ def test_xsim_is_that_of_the_other_pairs(sides, margin):
 
 
 def test_xsimpp_is_that_of_the_other_pairs(sides):
-    """A negative for each row, of which one belongs to a row that is left out, and a zero negative."""
+    """A negative for each row, of which one belongs to a row that is left out,
+    and a zero negative."""
     x, y = sides
     negatives = np.concatenate([y + 0.05, np.zeros((1, 8))])
 

@@ -15,7 +15,8 @@ from ..toy import QUIET, SHAPE, word_pieces
 
 @pytest.fixture(scope="session")
 def tiny_bert():
-    """tiny_bert(folder, texts, vocab_size): a BERT with random weights and word pieces of the texts."""
+    """tiny_bert(folder, texts, vocab_size): a BERT with random weights and word pieces of the
+    texts."""
 
     def make(folder: Path, texts: Iterable[str], vocab_size: int) -> Path:
         tokenizer = word_pieces(texts, vocab_size)
@@ -33,7 +34,8 @@ def tiny_bert():
 def new_trainer(
     stage: str, model, data, tokenizer, folder: Path, extra: dict | None = None, **fields
 ):
-    """The trainer of a stage with fields of its Config: 64 rows a batch, 7 batches an epoch of the toy world."""
+    """The trainer of a stage with fields of its Config:
+    64 rows a batch, 7 batches an epoch of the toy world."""
     module = import_module(f"hf_echo.stages.{stage}")
     name = "Seq2Seq" if stage == "seq2seq" else stage.title().replace("_", "")
     defaults = dict(
@@ -52,7 +54,8 @@ def new_trainer(
 
 @pytest.fixture
 def make_trainer(toy, toy_tokenizer, toy_data, tmp_path):
-    """make_trainer(stage, model=, data=, tokenizer=, extra=, **fields of its Config) on the toy world."""
+    """make_trainer(stage, model=, data=, tokenizer=, extra=,
+    **fields of its Config) on the toy world."""
 
     def make(stage, *, model=None, data=toy_data, tokenizer=toy_tokenizer, **fields):
         if model is None:
@@ -107,7 +110,8 @@ def recipe(place):
 
 @pytest.fixture
 def write_recipe(tmp_path):
-    """write_recipe(name, **fields) -> path of a recipe that trains into tmp_path / name; None leaves a field out."""
+    """write_recipe(name, **fields) -> path of a recipe that trains into tmp_path / name;
+    None leaves a field out."""
 
     def write(name: str, **fields):
         where = dict(output_dir=str(tmp_path / name), cache_dir=str(tmp_path / "cache"))

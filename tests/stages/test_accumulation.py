@@ -1,4 +1,5 @@
-"""Gradient accumulation: a step has the gradient of one batch of all its rows, tokens counting once each."""
+"""Gradient accumulation: a step has the gradient of one batch of all its rows,
+tokens counting once each."""
 
 import pytest
 import torch
@@ -28,7 +29,8 @@ class WithEpoch(list):
 
 @pytest.mark.parametrize("stage", ["seq2seq", "decoder"])
 def test_accumulated_batches_weigh_by_their_tokens(make_trainer, toy, toy_tokenizer, stage):
-    """A mean over the tokens of both batches, not of the two means: one step of gradient descent by hand."""
+    """A mean over the tokens of both batches, not of the two means:
+    one step of gradient descent by hand."""
     trainer = make_trainer(stage, max_rows=8, gradient_accumulation_steps=2, **STEP)
     rows = trainer.train_dataset
     first = trainer.data_collator([rows[i] for i in FIRST])

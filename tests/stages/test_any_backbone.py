@@ -1,4 +1,5 @@
-"""Every text stage trains on every backbone, and a resumed run ends with the weights of the uninterrupted one."""
+"""Every text stage trains on every backbone, and a resumed run ends with the weights of the
+uninterrupted one."""
 
 import copy
 

@@ -1,4 +1,5 @@
-"""EMMA-X: one EM step by hand, its phases, queue and momentum encoder, what it logs, saved folders."""
+"""EMMA-X: one EM step by hand, its phases, queue and momentum encoder, what it logs,
+saved folders."""
 
 import copy
 import logging
@@ -152,7 +153,8 @@ def test_the_mixture_learns_the_ranks_of_the_encoder(step):
 
 @pytest.mark.parametrize("rank", [1, 2, 3])
 def test_the_encoder_learns_the_ranks_of_the_mixture(step, rank):
-    """Eq. 5: keys of the rank among those of it and of worse ranks; a sentence's own key is left out."""
+    """Eq. 5: keys of the rank among those of it and of worse ranks;
+    a sentence's own key is left out."""
     ranks = np.where(step.same_meaning, 1, step.drawn)
     similarities = np.exp(step.cosines / TEMPERATURES[rank - 1])
     similarities[step.own] = 0
@@ -199,7 +201,8 @@ def test_the_oldest_keys_leave_a_full_queue(make):
 
 
 def test_momentum_moves_once_in_a_step(make):
-    """Whatever the number of accumulated batches is: half of the way to the encoder at momentum 0.5."""
+    """Whatever the number of accumulated batches is:
+    half of the way to the encoder at momentum 0.5."""
     trainer = make(momentum=0.5)
     model = trainer.model
     batch = batch_of(trainer)
@@ -317,7 +320,8 @@ def test_the_mixture_learns_the_interpolated_ranks(make):
 
 @pytest.fixture
 def ranked(make):
-    """A trainer that has seen 100 ranks, none of them the first, and whose queue holds 40 vectors."""
+    """A trainer that has seen 100 ranks, none of them the first,
+    and whose queue holds 40 vectors."""
     trainer = make()
     trainer.rank_counts += torch.tensor([0, 10, 30, 60])
     vectors = torch.randn(40, 32, generator=torch.Generator().manual_seed(0))
@@ -354,7 +358,8 @@ def test_ranks_count_from_the_last_evaluation(ranked, caplog):
 
 @pytest.fixture
 def run_recipe(toy, tmp_path, pairs, write_recipe):
-    """A recipe of six steps through all phases, from a backbone (test_any_backbone.py resumes such a run)."""
+    """A recipe of six steps through all phases, from a backbone
+    (test_any_backbone.py resumes such a run)."""
     tokenizer = toy.plain_tokenizer()
     toy.save(tmp_path / "start", toy.plain_encoder(tokenizer), tokenizer)
     return write_recipe(

@@ -1,4 +1,5 @@
-"""Teacher to student: totals by hand, languages that are dropped, texts without prompts, longer contexts."""
+"""Teacher to student: totals by hand, languages that are dropped, texts without prompts,
+longer contexts."""
 
 import copy
 
@@ -65,7 +66,8 @@ def kind_of(row) -> str:
 
 @pytest.fixture
 def of_all_kinds(pairs):
-    """(rows of all three kinds, no two with the same target; their kinds; the teacher's vectors of both sides)"""
+    """(rows of all three kinds, no two with the same target; their kinds;
+    the teacher's vectors of both sides)"""
     data, (source, target) = pairs
     rows = [0, *range(3, len(data), 41)]
     kinds = [kind_of(data[row]) for row in rows]
@@ -93,7 +95,8 @@ def test_total_is_algorithm_2(extend, of_all_kinds):
 
 @pytest.mark.parametrize("base_target", ["source", "target"])
 def test_base_languages_take_the_embedding_of_table_14c(extend, of_all_kinds, base_target):
-    """As Algorithm 2, where the mean of a base row's two embeddings is the mean of one with itself."""
+    """As Algorithm 2, where the mean of a base row's two embeddings is the mean of one with
+    itself."""
     rows, kinds, source, target = of_all_kinds
     trainer = extend(base_teacher_target=base_target, **WITHOUT_DROPOUT)
 
@@ -153,7 +156,8 @@ def test_a_student_of_another_size_than_the_teacher_is_refused(
 
 
 def of_backbone(tokenizer, layout: str) -> EchoTokenizer:
-    """The tokenizer of a backbone, without prompts, whose special tokens stand around a text as the layout says."""
+    """The tokenizer of a backbone, without prompts, whose special tokens stand around a text as the
+    layout says."""
     backend = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
     special = [(name, backend.token_to_id(name)) for name in layout.split() if name != "$A"]
     backend.post_processor = processors.TemplateProcessing(single=layout, special_tokens=special)

@@ -1,4 +1,5 @@
-"""Teacher to student on the toy world: a language joins, the others and their decoder stay, tokens find each other."""
+"""Teacher to student on the toy world: a language joins, the others and their decoder stay,
+tokens find each other."""
 
 # ruff: noqa: F811
 import copy
@@ -101,7 +102,8 @@ def test_mse_holds_the_old_places(toy, toy_tokenizer, teacher, extend):
 def short(pairs):
     """Weights of MSE as if embeddings were 0.17 long.
 
-    The toy's teacher is 5 long, so that its MSE alone would do: it grows with the square of the length, cosines do not.
+    The toy's teacher is 5 long, so that its MSE alone would do: it grows with the square of the
+    length, cosines do not.
     """
     data, (_, target) = pairs
     square = float(np.square(target[np.arange(len(data))]).sum(1).mean())
@@ -115,7 +117,8 @@ def short(pairs):
 def test_without_student_to_teacher_new_languages_stay_out(
     extend, errors_of, short, weight, fewest, most
 ):
-    """OS Figure 3b, where embeddings are short; over six seeds 0 .. 3 errors with it, 87 .. 97 without."""
+    """OS Figure 3b, where embeddings are short; over six seeds 0 .. 3 errors with it, 87 ..
+    97 without."""
     model = trained(extend(new_student_teacher_weight=weight, **short))
     assert fewest <= errors_of(model).russian <= most
 
@@ -136,8 +139,9 @@ def losses_of(trainer, name: str) -> list[float]:
 def test_a_small_student_takes_the_teachers_place(
     teacher, student, sentences, make_trainer, errors_of
 ):
-    """Over six seeds: the loss falls to 0.0024 .. 0.0034 of what it was; the decoder puts none of the sentences right
-    before and 0.97 .. 1.03 times as many as from the teacher after; the student's xsim is the teacher's.
+    """Over six seeds: the loss falls to 0.0024 .. 0.0034 of what it was; the decoder puts none of
+    the sentences right before and 0.97 .. 1.03 times as many as from the teacher after; the
+    student's xsim is the teacher's.
     """
     data, sides = sentences
     options = dict(max_steps=300, language_drop=0.0, lr_scheduler_type="cosine")
@@ -170,7 +174,8 @@ def noisy(model, times: float = 3.5):
 def aligning(toy, toy_tokenizer, teacher, make_trainer):
     """A trainer of the token stage on French.
 
-    The toy's teacher makes hardly an error: the student starts with noise, so that there is something to learn.
+    The toy's teacher makes hardly an error: the student starts with noise, so that there is
+    something to learn.
     """
     pairs = toy.dataset().filter(lambda row: row["source_lang"] == "fra_Latn")
     sides = []
@@ -202,7 +207,8 @@ def words_of(model, tokenizer, texts: list[str], lang: str) -> list[tuple]:
 
 
 def alignment_error(toy, tokenizer, model) -> float:
-    """Sentences of four words, a word for a word in the same order: the share of words that miss their own."""
+    """Sentences of four words, a word for a word in the same order:
+    the share of words that miss their own."""
     sides = []
     for lang in BASE:
         texts = [toy.say(meaning, lang) for meaning in toy.split("dev")]

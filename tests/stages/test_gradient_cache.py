@@ -35,7 +35,8 @@ def teacher(toy_data):
 
 @pytest.fixture
 def cached_trainer(make_trainer, toy, teacher):
-    """cached_trainer(stage): ten toy pairs in chunks of at most four, in float64, with dropout in the attention."""
+    """cached_trainer(stage): ten toy pairs in chunks of at most four, in float64,
+    with dropout in the attention."""
 
     def make(stage: str, **fields):
         tokenizer = toy.make_tokenizer()  # mexma adds a mask token to it, long_context lengthens it
@@ -79,7 +80,8 @@ def weighted(parts, weights) -> torch.Tensor:
 
 
 def one_graph_gradients(trainer, batch) -> tuple[float, dict[str, torch.Tensor]]:
-    """All chunks in one graph and one backward pass, each with the random state that caching gives it."""
+    """All chunks in one graph and one backward pass, each with the random state that caching gives
+    it."""
     items = trainer.items_of([batch], "cpu")
     torch.manual_seed(5)
     embeddings = {}
@@ -193,7 +195,8 @@ LENGTHS = np.array([[3, 4], [9, 2], [17, 30], [5, 5], [100, 3]])  # of both text
 
 
 def test_a_chunk_costs_what_the_sampler_counts():
-    """Rows times the longest texts of each side, rounded up to 8: 32, 24, 56 and 112, each alone above 48."""
+    """Rows times the longest texts of each side, rounded up to 8:
+    32, 24, 56 and 112, each alone above 48."""
     chunks = rows_of_chunks(LENGTHS, max_tokens=48, max_rows=None, multiple=8)
     assert [rows.tolist() for rows in chunks] == [[0, 3], [1], [2], [4]]
 

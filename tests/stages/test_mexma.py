@@ -1,4 +1,5 @@
-"""MEXMA: its losses by hand, the switches of its ablation, runs from a backbone or a checkpoint, saved folders."""
+"""MEXMA: its losses by hand, the switches of its ablation, runs from a backbone or a checkpoint,
+saved folders."""
 
 import copy
 
@@ -84,7 +85,8 @@ def clean_embeddings(trainer, batch) -> torch.Tensor:
 
 
 def unmasking_by_hand(trainer, batch, rows, contexts) -> float:
-    """CE([S_B, A'], A) row by row, with all logits; the sentence vector stands in place of CLS, where there is one."""
+    """CE([S_B, A'], A) row by row, with all logits;
+    the sentence vector stands in place of CLS, where there is one."""
     model = trainer.model
     matrix = model.encoder.get_input_embeddings().weight
     has_cls = trainer.tokenizer("")["input_ids"][0] != trainer.tokenizer.eos_token_id
@@ -286,7 +288,8 @@ def test_alignment_alone_masks_nothing(aligned):
 
 
 def test_schedule(make):
-    """From a tenth of the highest rate (A.5: 1e-5 of 1e-4) to it in the warm-up, then a cosine to 0."""
+    """From a tenth of the highest rate (A.5: 1e-5 of 1e-4) to it in the warm-up,
+    then a cosine to 0."""
     trainer = make(learning_rate=1e-3, warmup_steps=0.3)
     trainer.create_optimizer()
     scheduler = trainer.create_scheduler(10)
@@ -391,7 +394,8 @@ def test_what_a_run_saves_opens_as_a_sentence_transformer(request, place, start,
     indirect=True,
 )
 def test_the_losses_fall(make):
-    """The unmasking losses of 40 steps; seen at 0.69 to 0.70 (XLM-R: 0.59 to 0.60) of the start, over seeds."""
+    """The unmasking losses of 40 steps; seen at 0.69 to 0.70 (XLM-R:
+    0.59 to 0.60) of the start, over seeds."""
     trainer = make(max_steps=40, learning_rate=5e-3, logging_steps=5, max_rows=32, warmup_steps=0.1)
 
     trainer.train()

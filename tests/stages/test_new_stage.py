@@ -1,4 +1,5 @@
-"""A new stage is one file: declared here, it trains, is described, resumes and reloads like those of the package."""
+"""A new stage is one file: declared here, it trains, is described,
+resumes and reloads like those of the package."""
 
 from dataclasses import dataclass, field
 

@@ -15,7 +15,8 @@ COMMON = dict(max_steps=STEPS, save_strategy="steps", logging_steps=1, language_
 # four updates an epoch, the last of a single batch
 ACCUMULATED = {"gradient_accumulation_steps": 2}
 WORKERS = {"dataloader_num_workers": 1, "dataloader_persistent_workers": True}
-# Seven batches an epoch: killed at the end of the first (test_any_backbone.py kills every stage inside one).
+# Seven batches an epoch: killed at the end of the first
+# (test_any_backbone.py kills every stage inside one).
 CASES = [({}, 7), (ACCUMULATED, 4), (WORKERS, 9)]
 CASES += [pytest.param(ACCUMULATED, step, marks=pytest.mark.slow) for step in (2, 6)]
 

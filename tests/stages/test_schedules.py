@@ -59,7 +59,8 @@ def twenty_steps(toy, toy_tokenizer, toy_data, tmp_path_factory):
 
 
 def test_the_rate_falls_behind_the_warm_up_as_one_over_the_root(twenty_steps):
-    """The rate of a step is that of the updates before it: nothing, up by quarters, then down as 1/sqrt."""
+    """The rate of a step is that of the updates before it:
+    nothing, up by quarters, then down as 1/sqrt."""
     rising = [0.0, 0.0025, 0.005, 0.0075]
     falling = 0.01 * np.sqrt(4 / np.arange(4, 20))
     assert logged(twenty_steps, "learning_rate") == pytest.approx([*rising, *falling])
@@ -114,7 +115,8 @@ def test_batches_keep_the_token_budget(make_trainer, stage):
 
 
 def numpy_xsim(model, tokenizer, rows, negatives=None) -> float:
-    """Mean over languages of the errors in percent: cosine top-1 in all English sentences and negatives."""
+    """Mean over languages of the errors in percent:
+    cosine top-1 in all English sentences and negatives."""
     texts = {"eng_Latn": [], "fra_Latn": [], "rus_Cyrl": []}
     pool = []
     for row in rows:
@@ -132,7 +134,8 @@ def numpy_xsim(model, tokenizer, rows, negatives=None) -> float:
 
 @pytest.fixture
 def negatives(toy):
-    """A hard negative of each meaning: another verb. The text of another candidate would be none."""
+    """A hard negative of each meaning: another verb.
+    The text of another candidate would be none."""
     meanings = toy.split("dev")
     negatives = {}
     for number, (*rest, verb) in enumerate(meanings):

@@ -1,4 +1,5 @@
-"""Stage `speech`: a small encoder learns a toy spoken language, resumes exactly, and bad recipes are one line."""
+"""Stage `speech`: a small encoder learns a toy spoken language, resumes exactly,
+and bad recipes are one line."""
 
 import json
 import re
@@ -74,7 +75,8 @@ def test_speech_learns_the_space(recipe, teacher, tmp_path):
         "log_history"
     ]
     measured = [row["eval_mse"] for row in log if "eval_mse" in row]
-    # The best checkpoint is saved. Which one it is depends on the processor: the contrast may raise the last MSE.
+    # The best checkpoint is saved. Which one it is depends on the processor: the contrast may raise
+    # the last MSE.
     assert results["eval_mse"] == pytest.approx(min(measured), rel=1e-3)
     assert results["eval_xsim"] < 85  # four seeds: 35 to 62; chance is 95
     # figures are those of the saved model
@@ -142,7 +144,8 @@ def test_frozen_layers_keep_their_weights_and_the_statistics_of_batch_norm(
 
 
 def test_contrastive_loss_with_candidates_of_the_training_data():
-    """In numpy: speech chooses among the texts of the batch and the drawn ones of other meaning; texts among speech."""
+    """In numpy: speech chooses among the texts of the batch and the drawn ones of other meaning;
+    texts among speech."""
     rng = np.random.default_rng(0)
     texts = rng.normal(size=(9, 4)).astype(np.float32)
     speech_vectors = rng.normal(size=(3, 4)).astype(np.float32)
@@ -258,7 +261,8 @@ def test_recipes_of_the_package_are_described(monkeypatch, tmp_path):
 
 
 def test_steps_of_the_speech_journey_follow_each_other(monkeypatch, tmp_path):
-    """A machine may lack the speech engines; every other input is made by an earlier step or comes from the Hub."""
+    """A machine may lack the speech engines; every other input is made by an earlier step or comes
+    from the Hub."""
     monkeypatch.chdir(tmp_path)
 
     reports = list(describe_journey(find_recipes("echo-nano-speech")))

@@ -37,7 +37,8 @@ def logged(trainer, name: str = "loss") -> list[float]:
 
 
 def is_read(stage: str, name: str) -> bool:
-    """Whether a stage reads the weight: stage 1 no projection, the others no query or key of the cross-attention."""
+    """Whether a stage reads the weight: stage 1 no projection,
+    the others no query or key of the cross-attention."""
     if stage == "seq2seq":
         return "projection" not in name
     if stage == "decoder" and name.startswith("encoder."):
@@ -88,7 +89,8 @@ def test_the_decoder_reads_one_vector_from_stage_2_on(trained):
 
 @pytest.mark.parametrize("stage", ["contrastive", "hard_negatives"])
 def test_an_encoder_alone(make_trainer, toy, toy_tokenizer, stage):
-    """Without a translation loss its embeddings learn the same as those of an encoder with a decoder."""
+    """Without a translation loss its embeddings learn the same as those of an encoder with a
+    decoder."""
     whole = toy.make_model(toy_tokenizer)
     alone = copy.deepcopy(whole.encoder)
     for model in (whole, alone):
@@ -98,7 +100,8 @@ def test_an_encoder_alone(make_trainer, toy, toy_tokenizer, stage):
 
 @pytest.mark.parametrize("stage", ["contrastive", "hard_negatives"])
 def test_truncated_embeddings(make_trainer, stage):
-    """The contrastive losses are means over those of the whole embeddings and of their first dimensions."""
+    """The contrastive losses are means over those of the whole embeddings and of their first
+    dimensions."""
     trainer = make_trainer(stage, translation_weight=0.0, language_drop=0.0, truncate_dims=[8, 16])
     batch = trainer.data_collator([trainer.train_dataset[i] for i in range(12)])
     embeddings = trainer.forward(trainer.model, batch).sentence_embedding
@@ -181,7 +184,8 @@ def contrastive(x, y, keys, **options) -> float:
 
 
 def softmax_loss(x, candidates) -> float:
-    """Minus the log probability of the first candidate (candidates, d) for the vector x (d), at scale 100."""
+    """Minus the log probability of the first candidate (candidates, d) for the vector x (d),
+    at scale 100."""
     return -log_softmax(100.0 * unit(candidates) @ unit(x))[0]
 
 
@@ -262,7 +266,8 @@ def test_mse_beside_or_instead_of_contrastive(make_trainer):
 
 @pytest.fixture
 def with_negatives(make_trainer):
-    """with_negatives(**fields) -> (trainer of stage 3, batch, embeddings, hard negatives of each row)"""
+    """with_negatives(**fields) -> (trainer of stage 3, batch, embeddings,
+    hard negatives of each row)"""
 
     def make(**fields):
         trainer = make_trainer("hard_negatives", max_negatives=2, **fields)
@@ -372,7 +377,8 @@ def test_stage_3_without_hard_negatives_is_refused(make_trainer, toy_data):
 
 
 def test_decoder_from_kept_embeddings(toy, toy_tokenizer, make_trainer):
-    """The encoder is frozen: what it says once is what it says at each step, though it was trained with dropout."""
+    """The encoder is frozen: what it says once is what it says at each step,
+    though it was trained with dropout."""
     start = toy.make_model(toy_tokenizer)
     set_attention_dropout(start.encoder, 0.5)
     teacher = copy.deepcopy(start).eval()

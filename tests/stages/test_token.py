@@ -1,4 +1,5 @@
-"""The token stage's loss against Eq. 13 written out: sums of sentence embeddings, and Eq. 14 over the texts' tokens."""
+"""The token stage's loss against Eq. 13 written out: sums of sentence embeddings, and Eq.
+14 over the texts' tokens."""
 
 import numpy as np
 import pytest

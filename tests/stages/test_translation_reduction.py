@@ -22,7 +22,8 @@ def sentence_losses(model, batch) -> list[np.ndarray]:
 
 @pytest.fixture
 def translation_part(make_trainer, toy_data):
-    """translation_part(stage, reduction): the unweighted loss of three sentences, and numpy's by sentence."""
+    """translation_part(stage, reduction): the unweighted loss of three sentences,
+    and numpy's by sentence."""
 
     def compute(stage: str, reduction: str, **fields):
         trainer = make_trainer(stage, translation_reduction=reduction, language_drop=0.0, **fields)

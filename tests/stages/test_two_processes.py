@@ -1,4 +1,5 @@
-"""Two gloo processes with half the batch each give the weights of one process with the whole batch."""
+"""Two gloo processes with half the batch each give the weights of one process with the whole
+batch."""
 
 import json
 from pathlib import Path
@@ -75,7 +76,8 @@ def test_losses_of_gathered_rows_are_those_of_one_process(case, two):
 
 @pytest.mark.slow
 def test_gradient_checkpointing_in_two_processes(two_slow):
-    """DDP does not look for unused parameters then: it would wait for gradients of what no stage reads."""
+    """DDP does not look for unused parameters then:
+    it would wait for gradients of what no stage reads."""
     assert_same_run(two_slow / "checkpointed", two_slow / "contrastive")
 
 
@@ -101,7 +103,8 @@ def test_a_resumed_run_is_the_unbroken_one(run, two_slow):
 
 
 def test_fsdp2_file_is_what_accelerate_reads():
-    """Parsed by accelerate itself, which refuses unknown keys, down to what it tells its children."""
+    """Parsed by accelerate itself, which refuses unknown keys,
+    down to what it tells its children."""
     from accelerate.commands.launch import _validate_launch_command, launch_command_parser
     from accelerate.utils.launch import prepare_multi_gpu_env
 

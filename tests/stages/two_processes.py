@@ -121,7 +121,8 @@ def build_speech(world: int, options: dict):
 
 
 def build_spectrum(run: str, toy, tokenizer, world: int, options: dict):
-    """Documents of 1 to 4 sentences: the processes hold unequal numbers of sentences and of tokens."""
+    """Documents of 1 to 4 sentences: the processes hold unequal numbers of sentences and of
+    tokens."""
     texts = [row["text"] for row in toy.nway_rows("train") if row["lang"] == "eng_Latn"]
     rows = Dataset.from_list(
         [{"sentences": texts[i : i + 1 + i % 4], "lang": "eng_Latn"} for i in range(42)]
@@ -201,7 +202,8 @@ def train_and_resume(toy, out: Path, prepare) -> None:
 
 
 def train_one(run: str, toy, out: Path) -> None:
-    """Train a run of `build`, or one under FSDP, with checkpointing, or stopped; or compute losses of gathered rows."""
+    """Train a run of `build`, or one under FSDP, with checkpointing, or stopped;
+    or compute losses of gathered rows."""
     if run == "gather":
         of_this_process(out / "gather.pt")
     elif run == "resumed":
@@ -238,7 +240,8 @@ def train_as_rank(rank: int, port: int, toy, out: Path, runs: tuple[str, ...]) -
 
 
 def train_in_two(toy, out: Path, runs: tuple[str, ...], timeout: float = 300) -> Path:
-    """Train the runs in two forked processes: a fresh one would import for ten seconds. Returns the folder `out`."""
+    """Train the runs in two forked processes: a fresh one would import for ten seconds.
+    Returns the folder `out`."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     forks = multiprocessing.get_context("fork")

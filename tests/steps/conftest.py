@@ -1,4 +1,5 @@
-"""Recipes of operations on a small world of checkpoints and texts; recipes of stages as in tests/stages."""
+"""Recipes of operations on a small world of checkpoints and texts;
+recipes of stages as in tests/stages."""
 
 import shutil
 from pathlib import Path
@@ -23,7 +24,8 @@ def step(place: Path, name: str, **values) -> Path:
 
 @pytest.fixture(scope="session")
 def world_files(toy, toy_tokenizer, tiny_bert, tmp_path_factory):
-    """Two training checkpoints, another tokenizer, a modular encoder, texts and pairs, in one folder."""
+    """Two training checkpoints, another tokenizer, a modular encoder, texts and pairs,
+    in one folder."""
     folder = tmp_path_factory.mktemp("world")
     for seed, name in enumerate(("model", "other")):
         toy.save(folder / name, toy.make_model(toy_tokenizer, seed=seed, **FLAT), toy_tokenizer)

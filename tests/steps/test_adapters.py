@@ -49,7 +49,8 @@ def embeddings(model, folder) -> torch.Tensor:
 
 @pytest.mark.parametrize("stage", ["contrastive", "long_context", "seq2seq"])
 def test_only_the_adapter_learns(adapter_recipe, caught, stage):
-    """Without an adapter, seq2seq and contrastive train the decoder, and long_context the whole encoder."""
+    """Without an adapter, seq2seq and contrastive train the decoder,
+    and long_context the whole encoder."""
     trainer = caught(adapter_recipe(stage))
     learning = [
         name for name, parameter in trainer.model.named_parameters() if parameter.requires_grad
@@ -71,7 +72,8 @@ def test_the_decoder_stage_adapts_the_decoder(adapter_recipe, caught):
 
 @pytest.mark.parametrize("use_dora", [False, True])
 def test_its_folder_opens_on_its_base(adapter_recipe, base, tmp_path, use_dora):
-    """AutoModel, SentenceTransformer and the merged release give the same embeddings, not the base's."""
+    """AutoModel, SentenceTransformer and the merged release give the same embeddings,
+    not the base's."""
     train_recipe(adapter_recipe(adapter=dict(r=4, alpha=8, use_dora=use_dora)))
     folder = tmp_path / "adapted"
     assert not (folder / "model.safetensors").exists()

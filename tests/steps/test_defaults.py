@@ -72,7 +72,8 @@ OF_OPERATIONS = [name for name, kind in STEPS.items() if kind.operation and read
 
 @pytest.fixture(params=OF_OPERATIONS)
 def changed(request, monkeypatch):
-    """(a step, {field: default}), where the reader of defaults gives others, as if the functions had been edited."""
+    """(a step, {field: default}), where the reader of defaults gives others,
+    as if the functions had been edited."""
     kind = STEPS[request.param]
     defaults = {}
     by_parameter = {}

@@ -1,4 +1,5 @@
-"""Runs that were stopped, whose data changed, whose weights are gone, or that continue on another machine."""
+"""Runs that were stopped, whose data changed, whose weights are gone,
+or that continue on another machine."""
 
 import json
 import logging
@@ -21,7 +22,8 @@ QUICK = dict(dev_data={}, save_steps=2, max_steps=6)
 
 @pytest.fixture
 def killed(recipe, place, train_stopped):
-    """killed(**fields): a recipe whose run stopped in step 5, behind its checkpoints of steps 2 and 4."""
+    """killed(**fields): a recipe whose run stopped in step 5,
+    behind its checkpoints of steps 2 and 4."""
 
     def run(**fields):
         path = recipe("killed", **QUICK | fields)
@@ -185,7 +187,8 @@ def test_deleted_weights_are_made_again(finished, place):
 
 @pytest.fixture
 def best_in_the_middle(recipe, monkeypatch):
-    """A finished run whose second of three checkpoints has the fewest errors; it is evaluated by default."""
+    """A finished run whose second of three checkpoints has the fewest errors;
+    it is evaluated by default."""
     errors = iter([50.0, 10.0, 30.0, 10.0, 10.0])
     monkeypatch.setattr(
         "hf_echo.stages.core.base.evaluate_sets", lambda *_, **__: {"eval_xsim": next(errors)}
@@ -319,7 +322,8 @@ def test_checkpoints_without_optimizer_are_not_resumed(recipe, place, train_stop
 
 @pytest.fixture
 def resumed_otherwise(killed, measured, place):
-    """Results of a run that resumed with other dev data, and with checkpoints and logs at every step."""
+    """Results of a run that resumed with other dev data, and with checkpoints and logs at every
+    step."""
     path = killed(**measured, load_best_model_at_end=False)
     changes = {
         "dev_data": {"other": str(place / "dev.parquet")},

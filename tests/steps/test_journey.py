@@ -1,4 +1,5 @@
-"""Journeys of stages and operations: equal to the same calls by hand, done once, and complete in the package."""
+"""Journeys of stages and operations: equal to the same calls by hand, done once,
+and complete in the package."""
 
 import logging
 import re
@@ -187,7 +188,8 @@ def described(request, tmp_path, monkeypatch):
 
 
 def test_journeys_of_the_package_are_complete(described):
-    """Without data and packages these are the only problems; every other input is made by an earlier step."""
+    """Without data and packages these are the only problems;
+    every other input is made by an earlier step."""
     name, paths, reports = described
     assert [report["recipe"] for report in reports] == [path.stem for path in paths]
     for report in reports:

@@ -1,4 +1,5 @@
-"""The journey `large` from end to end with tiny sizes: OmniSONAR's Figure 1 without speech, which has its own tests."""
+"""The journey `large` from end to end with tiny sizes:
+OmniSONAR's Figure 1 without speech, which has its own tests."""
 
 import json
 from pathlib import Path
@@ -119,7 +120,8 @@ def names_of_steps(folder: Path) -> list[str]:
 
 
 def test_the_decoder_comes_after_the_extension(trained):
-    """OS Figure 1: stages 1 to 3, the vocabulary and the extension; OS 4.7: then a decoder on that encoder."""
+    """OS Figure 1: stages 1 to 3, the vocabulary and the extension; OS 4.7:
+    then a decoder on that encoder."""
     assert names_of_steps(trained / "6_decoder") == [
         "0b_llama",
         "0c_start",

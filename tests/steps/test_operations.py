@@ -1,4 +1,5 @@
-"""Operations as recipe steps: the same weights as direct calls; recognised when made, refused after a change."""
+"""Operations as recipe steps: the same weights as direct calls;
+recognised when made, refused after a change."""
 
 import inspect
 import json
@@ -33,7 +34,8 @@ LANGUAGE = dict(epochs=2, batch_size=16)
 RELEASE = dict(dtype="bf16", generation={"no_repeat_ngram_size": 3}, code="installed")
 
 
-# name: (fields of the recipe; "@x" is a file or folder of `world`, the call that must give the same weights)
+# name: (fields of the recipe; "@x" is a file or folder of `world`, the call that must give the same
+# weights)
 CASES = {
     "swap_tokenizer": (
         dict(model="@model", tokenizer="@tokenizer", method="random", seed=3),
@@ -78,8 +80,8 @@ def case(world: Path, name: str, **changes) -> Path:
     return step(world, f"1_{name}", operation=name, **values | changes)
 
 
-# Conversions read the weights of others: their tests are in tests/checkpoints; tokenizers, data and exports have
-# their own.
+# Conversions read the weights of others: their tests are in tests/checkpoints; tokenizers, data and
+# exports have their own.
 ELSEWHERE = {
     "collect_data",
     "hub_tables",

@@ -52,7 +52,8 @@ def value_of(values: dict, field: str):
 
 
 def differences(recipes: Path) -> list[tuple[str, str]]:
-    """(recipe, field) of all values that are neither printed nor a deviation that the table knows."""
+    """(recipe, field) of all values that are neither printed nor a deviation that the table
+    knows."""
     different = []
     for recipe, printed in PRINTED.items():
         values = read_yaml(recipes / f"{recipe}.yaml")
@@ -115,14 +116,16 @@ def test_another_value_is_seen(recipe, field, value, tmp_path):
 
 
 def pairs_on_a_device(recipe: str, rows: int = 20_000, tokens: int = 43) -> float:
-    """Mean number of pairs in a batch of a recipe's budget, where the sampler sees the longer side of each pair."""
+    """Mean number of pairs in a batch of a recipe's budget, where the sampler sees the longer side
+    of each pair."""
     values = read_yaml(RECIPES / f"{recipe}.yaml")
     assert values["tokens_of"] == "side"
     return rows / len(TokenBudgetBatchSampler([tokens] * rows, values["max_tokens"]))
 
 
 def test_a_budget_is_of_examples_as_long_as_os_5_prints():
-    """768k tokens are about 18k examples, of 43 tokens each, which the sampler rounds up to 48: 6,000 / 48 pairs."""
+    """768k tokens are about 18k examples, of 43 tokens each, which the sampler rounds up to 48:
+    6,000 / 48 pairs."""
     assert pairs_on_a_device("large/2_contrastive") == pytest.approx(125, abs=1)
 
 

@@ -1,4 +1,5 @@
-"""Journeys without a folder of corpora: what they download, the question before it, and the mix that follows."""
+"""Journeys without a folder of corpora: what they download, the question before it,
+and the mix that follows."""
 
 import io
 import subprocess

@@ -28,7 +28,8 @@ def files(folder: Path) -> dict[str, bytes]:
 @pytest.mark.slow
 @pytest.mark.parametrize("afterwards", [False, True])
 def test_a_finished_run_is_pushed(recipe, place, hub_environment, afterwards):
-    """The repository holds the folder of the run: weights as they are saved, figures, card and record."""
+    """The repository holds the folder of the run:
+    weights as they are saved, figures, card and record."""
     path = recipe("a", use_cpu=True)
     words = [
         str(path),

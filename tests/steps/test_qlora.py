@@ -1,4 +1,5 @@
-"""`adapter: {load_in_4bit: true}`: the base is held in NF4 while low-rank matrices learn (QLoRA, arXiv:2305.14314)."""
+"""`adapter: {load_in_4bit: true}`: the base is held in NF4 while low-rank matrices learn
+(QLoRA, arXiv:2305.14314)."""
 
 import importlib.util
 
@@ -48,7 +49,8 @@ def qlora_recipe(adapter_recipe):  # noqa: F811
 
 
 def nearest_nf4(weights: torch.Tensor) -> np.ndarray:
-    """Each block of 64 divided by its largest absolute value, and rounded to the nearest of the sixteen values."""
+    """Each block of 64 divided by its largest absolute value,
+    and rounded to the nearest of the sixteen values."""
     blocks = weights.detach().numpy().reshape(-1, BLOCK)
     scales = np.abs(blocks).max(axis=1, keepdims=True)
     distances = np.abs((blocks / scales)[:, :, None] - NF4)
@@ -68,8 +70,9 @@ def test_linear_layers_of_the_base_are_in_nf4(qlora_recipe, caught, base):  # no
         held = dequantize_4bit(weight.data, weight.quant_state).float()
         # Each block has the sixteen values alone ...
         np.testing.assert_allclose(held.numpy(), nearest_nf4(held), rtol=1e-4, atol=1e-7)
-        # ... and each weight the nearest of them. Two may be as near: distances are compared, not values. Scales are
-        # held in 8 bits themselves (double quantization, section 3 of the paper).
+        # ... and each weight the nearest of them. Two may be as near: distances are compared, not
+        # values. Scales are held in 8 bits themselves
+        # (double quantization, section 3 of the paper).
         original = plain.get_submodule(path).weight.detach().numpy()
         distance = np.abs(held.numpy() - original)
         nearest = nearest_nf4(plain.get_submodule(path).weight)

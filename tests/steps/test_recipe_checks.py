@@ -1,4 +1,5 @@
-"""Checks of a recipe before any data are read, and what a dry run reports about data, base and output."""
+"""Checks of a recipe before any data are read, and what a dry run reports about data,
+base and output."""
 
 import logging
 import math
@@ -175,7 +176,8 @@ def test_dev_data_that_cannot_be_measured_are_refused_before_training(recipe, pl
 
 
 def test_a_recipe_is_read_again_with_the_same_fields(recipe):
-    """HfArgumentParser changes the types of fields, so a mapping was refused by the second reading in a process."""
+    """HfArgumentParser changes the types of fields, so a mapping was refused by the second reading
+    in a process."""
     path = recipe(lr_scheduler_type="cosine", lr_scheduler_kwargs={"num_cycles": 2}, report_to=None)
     for _ in range(2):
         args = read_recipe(path).config
@@ -244,7 +246,8 @@ def test_loss_is_logged_early(tmp_path):
 
 
 def test_recipes_of_the_package_say_when_they_evaluate():
-    """Their results were measured so; what is evaluated by default would choose another checkpoint."""
+    """Their results were measured so; what is evaluated by default would choose another
+    checkpoint."""
     for path in sorted(find_recipes("nano")[0].parents[1].rglob("[0-9]*.yaml")):
         values = yaml.safe_load(path.read_text(encoding="utf-8"))
         if "stage" not in values:
@@ -259,7 +262,8 @@ def test_recipes_of_the_package_say_when_they_evaluate():
 
 
 def test_a_folder_is_planned_from_its_recipes(recipe, place):
-    """Each stage starts from what the one before would save; sizes as in the models that are then trained."""
+    """Each stage starts from what the one before would save;
+    sizes as in the models that are then trained."""
     paths = [
         recipe("1_a", shape=SHAPE, max_steps=1, vocab_size=380),
         recipe("2_b", "contrastive", model_name_or_path=str(place / "1_a"), shape={}, max_steps=1),
@@ -289,7 +293,8 @@ def test_overrides_of_a_folder_reach_the_stages_before(recipe, place):
 
 
 def test_a_dry_run_of_an_encoder_alone_needs_no_decoder(recipe, place):
-    """A backbone of the Hub has none, and without a translation loss none is trained: the size is the encoder's."""
+    """A backbone of the Hub has none, and without a translation loss none is trained:
+    the size is the encoder's."""
     config = BertConfig(
         vocab_size=200,
         hidden_size=32,

@@ -1,4 +1,5 @@
-"""Fields of a recipe that choose batches and decoder: who shares a batch, whose decoder, how much of the vocabulary."""
+"""Fields of a recipe that choose batches and decoder:
+who shares a batch, whose decoder, how much of the vocabulary."""
 
 import json
 

@@ -1,4 +1,5 @@
-"""The record of a run: what the recipe says, no paths of a machine; folders that hold something else are left alone."""
+"""The record of a run: what the recipe says, no paths of a machine;
+folders that hold something else are left alone."""
 
 import json
 

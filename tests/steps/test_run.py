@@ -1,4 +1,5 @@
-"""Recipes: read, checked, trained end to end from files, resumed, skipped, and described without training."""
+"""Recipes: read, checked, trained end to end from files, resumed, skipped,
+and described without training."""
 
 import json
 import logging
@@ -95,7 +96,8 @@ def test_fresh_trains_again_to_the_same_end(trained):
 
 @pytest.fixture
 def stages(recipe, place):
-    """Folders of seq2seq, contrastive with a guide, hard negatives by rule, decoder: each starts from the last."""
+    """Folders of seq2seq, contrastive with a guide, hard negatives by rule, decoder:
+    each starts from the last."""
     first, second, third, fourth = (place / name for name in "1234")
     train_recipe(recipe("1"))
     train_recipe(recipe("2", "contrastive", model_name_or_path=str(first), guide=str(first)))
@@ -151,7 +153,8 @@ def test_a_shorter_run_leaves_no_old_checkpoints(recipe, place, train_stopped):
 
 @pytest.mark.parametrize("native", [True, False])
 def test_bf16_where_the_processor_has_it(recipe, monkeypatch, native):
-    """By default, for stages with layers; it is not a setting of the run, which may resume elsewhere."""
+    """By default, for stages with layers; it is not a setting of the run,
+    which may resume elsewhere."""
     monkeypatch.setattr("hf_echo.steps.recipe.bf16_is_faster", lambda **_: native)
     training = read_recipe(recipe())
     assert training.config.bf16 == (native and training.config.use_cpu)
@@ -309,8 +312,9 @@ def test_a_dry_run_counts_the_parameters_of_each_part(large):
 
 
 def test_the_large_model_has_the_size_that_os_5_prints(large):
-    """1.5B in the encoder. Of the decoder OS 5 says 1.8B: that is cross-attention with as many key heads as query heads
-    (1.77B); with the self-attention's 8 key heads, whose weights OS 4.2 copies, it is 1.67B."""
+    """1.5B in the encoder. Of the decoder OS 5 says 1.8B: that is cross-attention with as many key
+    heads as query heads (1.77B); with the self-attention's 8 key heads, whose weights OS 4.2
+    copies, it is 1.67B."""
     parts = large["parameters"]
     encoder = parts["encoder embeddings"] + parts["encoder layers"]
     assert encoder == pytest.approx(1.5e9, rel=0.01)
@@ -335,7 +339,8 @@ def test_a_dry_run_needs_no_data(large):
 
 @pytest.mark.slow  # tests/stages/test_two_processes.py trains in two processes in the fast tests
 def test_script_in_two_processes(recipe, place):
-    """torchrun of a stage's script: one process prepares the data, both train, one checkpoint of whole weights."""
+    """torchrun of a stage's script: one process prepares the data, both train,
+    one checkpoint of whole weights."""
     train_recipe(recipe("0", max_steps=2))
     options = dict(
         guide=str(place / "0"),

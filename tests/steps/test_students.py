@@ -23,7 +23,8 @@ pytestmark = pytest.mark.trains
 
 
 def test_extension_from_a_recipe(place, recipe, toy, toy_folders):
-    """Its own languages by default those of the teacher; English to itself; the teacher's cache serves a second run."""
+    """Its own languages by default those of the teacher; English to itself;
+    the teacher's cache serves a second run."""
     import hf_echo.inference.embedding_store as frozen
 
     teacher = str(toy_folders["training"])

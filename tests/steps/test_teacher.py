@@ -1,5 +1,5 @@
-"""The extension leads no pair to a language that the teacher knows worse (OS 4.5.2): the teacher is measured by a step,
-and the extension's recipe reads its figures."""
+"""The extension leads no pair to a language that the teacher knows worse (OS 4.5.2): the teacher is
+measured by a step, and the extension's recipe reads its figures."""
 
 import json
 from collections import Counter
@@ -57,7 +57,8 @@ def measured(tmp_path, teacher, dev):
 
 
 def test_the_step_measures_xsimpp(measured, teacher, dev):
-    """Against a count in numpy: French is wrong where another English sentence or a hard negative is nearer."""
+    """Against a count in numpy: French is wrong where another English sentence or a hard negative
+    is nearer."""
     texts = {lang: [] for lang in (ENGLISH, FRENCH)}
     for row in load_nway(dev):
         texts[row["lang"]].append(row["text"])
@@ -101,7 +102,8 @@ def directions(path, rows):
 
 @pytest.fixture
 def pairs():
-    """Three pairs of each direction between French, Jingpho and English, and from a new language."""
+    """Three pairs of each direction between French, Jingpho and English,
+    and from a new language."""
     columns = {
         name: [] for name in ("source", "source_lang", "target", "target_lang", "provenance")
     }
@@ -129,7 +131,8 @@ def extension(tmp_path, teacher):
 
 
 def test_no_pair_leads_to_a_worse_language(extension, pairs, tmp_path):
-    """French 1.8, Jingpho 17.6: of the two directions only Jingpho to French stays; English needs no figure."""
+    """French 1.8, Jingpho 17.6: of the two directions only Jingpho to French stays;
+    English needs no figure."""
     (tmp_path / "xsimpp.json").write_text(json.dumps({FRENCH: 1.8, JINGPHO: 17.6}))
     path = extension(teacher_xsimpp=str(tmp_path / "xsimpp.json"))
 

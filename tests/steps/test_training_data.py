@@ -1,4 +1,5 @@
-"""A training mix and dev sets from a folder of corpora: what is held out, how rows are drawn, the same again."""
+"""A training mix and dev sets from a folder of corpora:
+what is held out, how rows are drawn, the same again."""
 
 import hashlib
 import json
@@ -27,7 +28,8 @@ def write(folder, name: str, columns: str, rows: list[tuple]) -> None:
 
 
 def make_corpora(folder):
-    """1,000 meanings in French and German, 50 pairs without English, news in documents of five, verses with splits."""
+    """1,000 meanings in French and German, 50 pairs without English, news in documents of five,
+    verses with splits."""
     folder.mkdir()
     pairs = []
     for number in range(1000):
@@ -135,7 +137,8 @@ def test_no_dev_text_is_trained_on(mix, dev):
 
 @pytest.mark.parametrize("text", ["STOP  here", "menu", "x", "tlh"])
 def test_other_texts_are_left_out(mix, text):
-    """A dev text in other case and punctuation, a text equal to its translation, an empty one, another language."""
+    """A dev text in other case and punctuation, a text equal to its translation, an empty one,
+    another language."""
     folder, _ = mix
     train = read(folder, "train")
     assert text not in {*train.source, *train.target}
@@ -176,7 +179,8 @@ def test_a_language_can_be_left_out_of_a_file(verses_of_two_files):
 
 @pytest.fixture
 def of_languages(corpora, tmp_path):
-    """of_languages(power, most) -> the mix of 40 Lithuanian rows beside 1,034 of other languages."""
+    """of_languages(power, most) -> the mix of 40 Lithuanian rows beside 1,034 of other
+    languages."""
     rows = [(ENG, f"A {number}.", "lit_Latn", f"lit {number}.") for number in range(40)]
     write(corpora, "small", PAIRS, rows)
     tables = {
@@ -325,7 +329,8 @@ def test_what_cannot_be_collected_is_refused(corpora, tmp_path, changes, error, 
 
 @pytest.fixture
 def compared(corpora, tmp_path):
-    """A mix whose corpora have a test split, which holds a sentence of the pairs in other punctuation."""
+    """A mix whose corpora have a test split, which holds a sentence of the pairs in other
+    punctuation."""
     (corpora / "test").mkdir()
     tests = [(ENG, "Tom saw dog number 7!", DEU, "nur hier"), (ENG, "Nobody saw it.", DEU, "auch")]
     write(corpora / "test", "news", PAIRS, tests)

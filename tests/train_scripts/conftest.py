@@ -8,7 +8,8 @@ import run_script
 
 @pytest.fixture
 def run_main(monkeypatch, capsys):
-    """run_main(main, *arguments) of a script in train_scripts/corpora: (exit code, output, errors)."""
+    """run_main(main, *arguments) of a script in train_scripts/corpora:
+    (exit code, output, errors)."""
 
     def call(main, *arguments):
         monkeypatch.setattr(sys, "argv", ["script", *map(str, arguments)])

@@ -1,4 +1,5 @@
-"""The Bible builder on small editions with known errors: removed verses, kept verses, and the report."""
+"""The Bible builder on small editions with known errors:
+removed verses, kept verses, and the report."""
 
 import json
 import random
@@ -19,7 +20,8 @@ from hf_echo.data import load_nway, load_parallel
 
 from ..refusals import refuses
 
-# A small Bible in invented languages, with known translations: 60 verses to train on, 10 for dev, 10 for test.
+# A small Bible in invented languages, with known translations: 60 verses to train on, 10 for dev,
+# 10 for test.
 VERSES = [f"GEN {chapter}:{verse}" for chapter in (1, 2, 3) for verse in range(1, 21)]
 VERSES += [f"JHN {chapter}:{verse}" for chapter in (1, 11) for verse in range(1, 11)]
 TRAIN = 60
@@ -31,7 +33,8 @@ MEANINGS = {verse: [_rng.randrange(300) for _ in range(_rng.randint(6, 14))] for
 
 
 def edition(code: str, number: int = 0) -> dict[str, str]:
-    """An edition of a language: source 0 has the usual words; the others replace every fourth word."""
+    """An edition of a language: source 0 has the usual words;
+    the others replace every fourth word."""
     letters = "абвгдежзиклмнопрстуфхцчшщэюя" if code == "rus" else "abcdefghijklmnopqrstuvwxyz"
     of_language = random.Random(code)
     lexicon = [
@@ -157,8 +160,8 @@ def test_the_texts_on_the_way_are_not_left(clean):
 
 @pytest.fixture(scope="module")
 def faulty(clean_sources, tmp_path_factory):
-    """Finnish with two more sound editions, a bad scan, shifted verses and a Hungarian text; Italian with two long
-    verses in one and an empty one."""
+    """Finnish with two more sound editions, a bad scan, shifted verses and a Hungarian text;
+    Italian with two long verses in one and an empty one."""
     folder = tmp_path_factory.mktemp("faulty")
     for code in CODES:
         write(folder, code, "a", edition(code))
@@ -279,7 +282,8 @@ def test_the_same_sources_give_the_same_bytes(folder, with_second_english, tmp_p
 
 @pytest.fixture(scope="module")
 def finnish():
-    """Three editions as `mutual_chrf` takes them: number of the verse -> text; the last lacks the first forty."""
+    """Three editions as `mutual_chrf` takes them: number of the verse -> text;
+    the last lacks the first forty."""
     editions = [pd.Series(list(edition("fin", number).values())) for number in range(3)]
     editions[2] = editions[2][40:]
     return editions
@@ -287,7 +291,8 @@ def finnish():
 
 @pytest.fixture(scope="module")
 def mean_chrf(finnish):
-    """By sacrebleu: the mean of each edition against the two others, on the verses that both have."""
+    """By sacrebleu: the mean of each edition against the two others,
+    on the verses that both have."""
     corpus_score = CHRF(word_order=2).corpus_score
     means = []
     for texts in finnish:
@@ -324,7 +329,8 @@ def test_outliers_within_a_language():
 
 @pytest.fixture
 def many_languages():
-    """lang, verse and length of 200 verses in 20 languages, each with a scale of its own; and the scales."""
+    """lang, verse and length of 200 verses in 20 languages, each with a scale of its own;
+    and the scales."""
     rng = np.random.default_rng(0)
     scale = rng.uniform(0.3, 2, 20)
     base = rng.uniform(40, 200, 200)

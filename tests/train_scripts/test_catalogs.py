@@ -158,7 +158,8 @@ def test_the_standard_library_reads_the_same_plural(mo):
 
 @pytest.fixture
 def wheel(tmp_path):
-    """Catalogs in Portuguese, English and an unknown language, and three that are none; beside it a broken archive."""
+    """Catalogs in Portuguese, English and an unknown language, and three that are none;
+    beside it a broken archive."""
     texts = {
         "pt_BR/LC_MESSAGES/django.po": PO.replace("Language: fr", "Language: pt_BR"),
         "en/LC_MESSAGES/django.po": PO,

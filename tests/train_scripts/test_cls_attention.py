@@ -1,4 +1,5 @@
-"""Attention entropy and pooling against loops written out, known distributions and MEXMA's printed figures."""
+"""Attention entropy and pooling against loops written out, known distributions and MEXMA's printed
+figures."""
 
 import numpy as np
 import pytest

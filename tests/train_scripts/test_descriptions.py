@@ -1,4 +1,5 @@
-"""Descriptions and back-translations by a language model: prompts of Figure 13, replies, rows, and the commands."""
+"""Descriptions and back-translations by a language model:
+prompts of Figure 13, replies, rows, and the commands."""
 
 import json
 
@@ -141,7 +142,8 @@ def table(tmp_path, monkeypatch):
 
 @pytest.fixture
 def command(run_main, table, tmp_path):
-    """command(name, *options) on rows as source_code.py and latex.py write them: (code, printed, errors, file)."""
+    """command(name, *options) on rows as source_code.py and latex.py write them:
+    (code, printed, errors, file)."""
     rows = [
         {"id": "a", "language": "python", "text": "f(x)", "class": "code"},
         {"id": "b", "language": "latex", "text": "$a + b$", "class": "inline"},

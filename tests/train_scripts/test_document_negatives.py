@@ -1,4 +1,5 @@
-"""Near misses of documents: each kind is what its name says, and only a whole reading finds the document."""
+"""Near misses of documents: each kind is what its name says,
+and only a whole reading finds the document."""
 
 import json
 from string import ascii_lowercase

@@ -1,4 +1,5 @@
-"""Known drivers are found, irrelevant features are near 0, figures are those of a fit written out."""
+"""Known drivers are found, irrelevant features are near 0, figures are those of a fit written
+out."""
 
 import json
 import math
@@ -20,7 +21,8 @@ FAST = {"repeats": 3, "folds": 3}
 
 
 def languages(count: int = 160) -> list[dict]:
-    """xsim falls with the logarithm of examples (most), rises with fertility, and hangs on the family."""
+    """xsim falls with the logarithm of examples (most), rises with fertility,
+    and hangs on the family."""
     rng = np.random.default_rng(0)
     rows = []
     for number in range(count):
@@ -74,7 +76,8 @@ def test_a_constant_is_zero(lines):
 
 
 def test_importance_is_the_rise_of_the_rmse(report):
-    """Shuffled, a feature is wrong by its own spread twice: sqrt(2) times the deviation it causes, error added."""
+    """Shuffled, a feature is wrong by its own spread twice:
+    sqrt(2) times the deviation it causes, error added."""
     caused = 12 * np.std([math.log10(row["examples"]) for row in languages()])
     expected = math.sqrt(2 * caused**2 + report["rmse"] ** 2) - report["rmse"]
     assert report["features"][0]["importance"] == pytest.approx(expected, rel=0.15)

@@ -82,8 +82,8 @@ def test_cut_embeddings_err_more(searched):
 
 @pytest.fixture(scope="module")
 def counted():
-    """French with ten errors in twenty short sentences, German without one in forty; Spanish has too few sentences for
-    a language, but enough for a length."""
+    """French with ten errors in twenty short sentences, German without one in forty; Spanish has
+    too few sentences for a language, but enough for a length."""
     rows = [("fra_Latn", 3, number < 10) for number in range(20)]
     rows += [("deu_Latn", 8, False)] * 40
     rows += [("spa_Latn", 30, True)] * 19

@@ -1,4 +1,5 @@
-"""FLOPs against torch's own counter on real models, the papers' parameter counts and figures; the speed's sums."""
+"""FLOPs against torch's own counter on real models, the papers' parameter counts and figures;
+the speed's sums."""
 
 import json
 import time
@@ -47,7 +48,8 @@ def test_encoder_is_what_torch_counts(tokens, pooling):
 
 
 def generate(model, prompt: int, output: int, ids: str = "decoder_input_ids", **memory) -> None:
-    """Greedy decoding by hand: one token at a time, with a cache, the head at written tokens only."""
+    """Greedy decoding by hand: one token at a time, with a cache,
+    the head at written tokens only."""
     cache = None
     for i in range(prompt + output - 1):
         keep = torch.tensor([0] if i >= prompt - 1 else [], dtype=torch.long)

@@ -22,7 +22,8 @@ def missing(source: str) -> list[str]:
 
 
 def exists(name: str) -> bool:
-    """Looks for an attribute first: the import of `hf_echo.pretrained`, a folder, would replace the function."""
+    """Looks for an attribute first: the import of `hf_echo.pretrained`, a folder,
+    would replace the function."""
     parent, _, last = name.rpartition(".")
     try:
         return hasattr(importlib.import_module(parent or name), last) or bool(

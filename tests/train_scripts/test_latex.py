@@ -1,4 +1,5 @@
-"""Mathematics in LaTeX and running text: texts match their ranges, and broken LaTeX affects only itself."""
+"""Mathematics in LaTeX and running text: texts match their ranges,
+and broken LaTeX affects only itself."""
 
 import json
 
@@ -235,7 +236,8 @@ def test_ranges_hold_sentences_with_whole_expressions(text, markdown):
     "piece", ["$x ", "\\[ x ", "\\begin{align} x ", "\\begin{verbatim} ", "{$x} ", "`$a "]
 )
 def test_large_broken_documents(piece, markdown):
-    """Unclosed expressions are skipped in linear time; a quadratic scan would take many minutes here."""
+    """Unclosed expressions are skipped in linear time;
+    a quadratic scan would take many minutes here."""
     text = piece * 20_000 + "\n\n$y$"
 
     assert expressions(text, markdown=markdown)[-1] == ("inline", "y")

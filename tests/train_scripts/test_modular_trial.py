@@ -1,4 +1,5 @@
-"""Pairs of the monolithic baselines and of all-pair alignment; a tiny Full_mc, all of whose weights move."""
+"""Pairs of the monolithic baselines and of all-pair alignment;
+a tiny Full_mc, all of whose weights move."""
 
 from collections import Counter
 

@@ -1,4 +1,5 @@
-"""Tasks on pairs of embeddings that are known: ranks by hand and by scipy, and bad input by name."""
+"""Tasks on pairs of embeddings that are known:
+ranks by hand and by scipy, and bad input by name."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,5 @@
-"""The SaT workshop: training sets of translated sentences, a tiny SaT that learns, and measures (OS A.1)."""
+"""The SaT workshop: training sets of translated sentences, a tiny SaT that learns,
+and measures (OS A.1)."""
 
 import numpy as np
 import pytest
@@ -23,7 +24,8 @@ def cut(row: dict) -> list[str]:
 
 
 class Translated:
-    """Rows made of forty English sentences of the built-in corpus, whose translations are looked up."""
+    """Rows made of forty English sentences of the built-in corpus,
+    whose translations are looked up."""
 
     def __init__(self):
         self.texts = {lang: builtin_nway(40, languages=[lang])["text"][:] for lang in LANGUAGES}

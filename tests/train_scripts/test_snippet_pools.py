@@ -88,7 +88,8 @@ def negatives_by_hand(
 
 
 def assert_same_negatives(found, by_hand, rows):
-    """Equal texts, or texts whose cosines differ by rounding alone: their order depends on the processor."""
+    """Equal texts, or texts whose cosines differ by rounding alone:
+    their order depends on the processor."""
     for row, texts, expected in zip(rows, found, by_hand, strict=True):
         if texts != expected:
             cosines = [unit(text) @ unit(row["source"]) for text in texts]
@@ -97,7 +98,8 @@ def assert_same_negatives(found, by_hand, rows):
 
 
 class Mined:
-    """Four negatives for each of 62 rows; two of these share their source or their normal form with others."""
+    """Four negatives for each of 62 rows; two of these share their source or their normal form with
+    others."""
 
     def __init__(self, out):
         self.rows = code_rows()
@@ -157,7 +159,8 @@ def test_a_language_without_a_pool_is_refused(tmp_path):
 
 
 class TwoLanguages:
-    """Three rows in English and three in German: fewer than the five negatives that are asked for."""
+    """Three rows in English and three in German:
+    fewer than the five negatives that are asked for."""
 
     def __init__(self, out):
         rows = code_rows(6)
@@ -337,7 +340,8 @@ def test_snippets_may_be_the_targets(described, consistent, tmp_path):
 
 @pytest.fixture
 def command(run_main, tmp_path, described, monkeypatch):
-    """command(name) of a file of rows with a known encoder: (exit code, printed report, rows of the output)."""
+    """command(name) of a file of rows with a known encoder:
+    (exit code, printed report, rows of the output)."""
     monkeypatch.setattr("hf_echo.inference.any_encoder.any_encoder", lambda name: encode)
     rows = tmp_path / "rows.parquet"
     out = tmp_path / "out.parquet"

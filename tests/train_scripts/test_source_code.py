@@ -1,4 +1,5 @@
-"""Code snippets: for any file, ranges cover it without overlap, no snippet is too long, statements stay whole."""
+"""Code snippets: for any file, ranges cover it without overlap, no snippet is too long,
+statements stay whole."""
 
 import io
 import json
@@ -81,7 +82,8 @@ def non_blank(text: str) -> int:
 
 
 def assert_tiles(source: bytes, language: str, max_size: int = 100) -> None:
-    """Snippets follow one another from the first byte to the last, none of them too long or blank."""
+    """Snippets follow one another from the first byte to the last,
+    none of them too long or blank."""
     snippets = segment_code(source, language, max_size=max_size)
     end = 0
     for snippet in snippets:
@@ -157,7 +159,8 @@ def test_blanks_are_no_snippet(blanks):
 
 
 def test_the_head_of_a_long_statement_stands_alone():
-    """The Python example of OS Table 1: the condition, without its body and without the line before it."""
+    """The Python example of OS Table 1: the condition, without its body and without the line before
+    it."""
     head = 'if input_event["enable_points"] or event_info.get("bonus"):'
     body = "    points = points + event_info['number_1'] * factor_1 + the_offset_of_the_points"
     source = "\n".join(["event_count += 1", head, body, body, "finish()"])
@@ -215,7 +218,8 @@ def test_deep_nesting_takes_no_recursion():
 
 @pytest.fixture
 def python_folder(tmp_path):
-    """Two Python files and a text. One of them, in a sub-folder, has a byte order mark and Windows line ends."""
+    """Two Python files and a text. One of them, in a sub-folder,
+    has a byte order mark and Windows line ends."""
     (tmp_path / "deep").mkdir()
     (tmp_path / "deep" / "b.py").write_bytes(b"\xef\xbb\xbfx = '\xc3\xa9'\r\n")
     (tmp_path / "a.py").write_text("y = 1\n")

@@ -121,7 +121,8 @@ def test_precisions_of_a_rebuild_by_hand():
 
 
 def test_table_20_prints_precisions_without_the_brevity_penalty():
-    """Written: 4 of the 5 words of the reference, all of them right. exp(1 - 5/4) is the penalty."""
+    """Written: 4 of the 5 words of the reference, all of them right.
+    exp(1 - 5/4) is the penalty."""
     row = rebuild_bleu(["a b c d"], ["a b c d e"], [1]).rows[0]
 
     assert row["bleu1"] == pytest.approx(100)
@@ -133,7 +134,8 @@ def test_table_20_prints_precisions_without_the_brevity_penalty():
 
 
 def test_printed_row_of_table_20_fits_these_columns():
-    """99.9, 99.8, 99.7, 99.6 and 99.71: the geometric mean, within rounding, and a penalty of at most 1."""
+    """99.9, 99.8, 99.7, 99.6 and 99.71: the geometric mean, within rounding,
+    and a penalty of at most 1."""
     low = np.exp(np.mean(np.log([99.85, 99.75, 99.65, 99.55])))
     high = np.exp(np.mean(np.log([99.95, 99.85, 99.75, 99.65])))
     assert low < 99.71 < high

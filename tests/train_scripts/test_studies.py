@@ -1,4 +1,5 @@
-"""Parts of the scripts that hold logic: a teacher's probe on another encoder, documents made of corpora."""
+"""Parts of the scripts that hold logic: a teacher's probe on another encoder,
+documents made of corpora."""
 
 import drop_in_report
 import extension_proof
@@ -112,7 +113,8 @@ def test_sentences_that_a_language_lacks_are_left_out(verses):
 
 @pytest.fixture
 def flores_paragraphs():
-    """Sentences 1-2 and 4-5 are paragraphs by hand; 3 has another topic, 6 no French, 8 no neighbour."""
+    """Sentences 1-2 and 4-5 are paragraphs by hand;
+    3 has another topic, 6 no French, 8 no neighbour."""
     topics = {
         1: "sports",
         2: "sports",

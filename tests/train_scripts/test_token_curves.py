@@ -1,4 +1,5 @@
-"""Curves of a token stage: which checkpoints, tags by projection, and the files that a run of the script writes."""
+"""Curves of a token stage: which checkpoints, tags by projection,
+and the files that a run of the script writes."""
 
 import json
 import shutil

@@ -29,7 +29,8 @@ def count(states: np.ndarray, facts: np.ndarray, queries: np.ndarray, k: int) ->
 
 @pytest.fixture(scope="module")
 def tokens():
-    """States, facts and queries of 300 random tokens; a query has more copies than neighbours are asked for."""
+    """States, facts and queries of 300 random tokens;
+    a query has more copies than neighbours are asked for."""
     rng = np.random.default_rng(0)
     states = rng.normal(size=(300, 6)).astype(np.float32)
     states[100:140] = states[3]

@@ -1,4 +1,5 @@
-"""The executors without a cluster; `tests/data/pipeline/test_ray.py` and `tests/search/test_ray.py` start one."""
+"""The executors without a cluster; `tests/data/pipeline/test_ray.py` and `tests/search/test_ray.py`
+start one."""
 
 import logging
 import pickle

@@ -1,4 +1,5 @@
-"""Output files are written completely or not at all, and an unwritable output is an error before the work starts."""
+"""Output files are written completely or not at all, and an unwritable output is an error before
+the work starts."""
 
 import io
 import os

@@ -1,4 +1,5 @@
-"""Messages of libraries while hf-echo opens a model: what is intended is not shown, what a user should know is."""
+"""Messages of libraries while hf-echo opens a model:
+what is intended is not shown, what a user should know is."""
 
 import logging
 

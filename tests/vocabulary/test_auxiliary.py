@@ -1,4 +1,5 @@
-"""Auxiliary vectors for FOCUS: windows against a double loop, PPMI and SVD against numpy, files against arrays."""
+"""Auxiliary vectors for FOCUS: windows against a double loop, PPMI and SVD against numpy,
+files against arrays."""
 
 from collections import Counter
 

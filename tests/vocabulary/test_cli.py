@@ -1,4 +1,5 @@
-"""`hf-echo vocabulary`: each command end to end on tiny text; errors are one line and exit code 2."""
+"""`hf-echo vocabulary`: each command end to end on tiny text;
+errors are one line and exit code 2."""
 
 import json
 

@@ -1,4 +1,5 @@
-"""Word counts against collections.Counter; balancing by hand; interrupted counts; wrong input in one line."""
+"""Word counts against collections.Counter; balancing by hand; interrupted counts;
+wrong input in one line."""
 
 import random
 from collections import Counter
@@ -176,7 +177,8 @@ def test_texts_with_any_white_space_are_split_as_a_whole(tmp_path, pattern):
 
 
 def test_an_iterable_of_languages_with_texts(tmp_path):
-    """An iterable, a language outside the table, one that has a region, a decomposed letter, and a long word."""
+    """An iterable, a language outside the table, one that has a region, a decomposed letter,
+    and a long word."""
     pairs = [
         ("xyz_Latn", "e\u0301te\u0301"),
         ("por_Latn_BR", "uma casa"),
@@ -289,7 +291,8 @@ def test_an_empty_language_needs_weight_zero(tmp_path):
 
 
 def stop_after(monkeypatch, batches: int) -> list:
-    """Interrupt the count after so many batches of texts (-1: never); the list gets the batches that were counted."""
+    """Interrupt the count after so many batches of texts (-1: never);
+    the list gets the batches that were counted."""
     import hf_echo.vocabulary.counts as counting
 
     all_batches = counting._batches

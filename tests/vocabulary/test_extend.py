@@ -55,7 +55,8 @@ def counted(texts: list[str], pattern: str = "echo", times: int = 3) -> dict[str
 
 
 def llama3_like(ignore_merges: bool = True) -> Tokenizer:
-    """256 bytes and English merges; special tokens after them and not in the model's vocabulary, as in Llama 3."""
+    """256 bytes and English merges; special tokens after them and not in the model's vocabulary,
+    as in Llama 3."""
     tokenizer = Tokenizer(models.BPE(ignore_merges=ignore_merges))
     tokenizer.pre_tokenizer = pre_tokenizer("llama3")
     tokenizer.decoder = decoders.ByteLevel()

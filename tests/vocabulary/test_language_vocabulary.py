@@ -1,4 +1,5 @@
-"""Vocabulary of one language: shared tokens keep their embeddings, new ones are combinations of shared ones."""
+"""Vocabulary of one language: shared tokens keep their embeddings,
+new ones are combinations of shared ones."""
 
 import random
 

@@ -1,4 +1,5 @@
-"""Words: what Llama 3's pattern does to scripts with marks, and what ours does; everything else stays the same."""
+"""Words: what Llama 3's pattern does to scripts with marks, and what ours does;
+everything else stays the same."""
 
 import json
 import unicodedata
@@ -78,7 +79,8 @@ def test_other_text_is_split_as_by_llama3(text):
     assert split_words(text) == split_words(text, "llama3")
 
 
-# Letters with marks and joiners, contractions in odd cases (ſ is an s to (?i:)), and anything else, newest Unicode too.
+# Letters with marks and joiners, contractions in odd cases (ſ is an s to (?i:)), and anything else,
+# newest Unicode too.
 TEXTS = st.lists(
     st.one_of(
         st.sampled_from(

@@ -1,4 +1,5 @@
-"""The vocabulary report against counts written out by hand, on tokenizers whose tokens are known."""
+"""The vocabulary report against counts written out by hand, on tokenizers whose tokens are
+known."""
 
 import json
 import shutil
@@ -90,7 +91,8 @@ def test_unused_of_all_is_a_union():
 
 @pytest.fixture(scope="module")
 def old_new():
-    """Two merges: "ca" + "t", of which the texts hold one "cat"; "c" + "a" stands inside, "z" + "z" nowhere."""
+    """Two merges: "ca" + "t", of which the texts hold one "cat";
+    "c" + "a" stands inside, "z" + "z" nowhere."""
     merges = (("c", "a"), ("ca", "t"), ("z", "z"))
     return report({"old": byte_tokenizer(), "new": byte_tokenizer(merges)})
 
@@ -154,7 +156,8 @@ def test_a_lossy_tokenizer_fails():
 
 
 def test_normal_forms_are_no_failure():
-    """One tokenizer keeps NFD as it is, one composes, and our layout strips and puts a space in front."""
+    """One tokenizer keeps NFD as it is, one composes, and our layout strips and puts a space in
+    front."""
     composing = byte_tokenizer()
     composing.normalizer = normalizers.NFC()
     tokenizers = {
@@ -187,7 +190,8 @@ def padding_tokenizer():
 
 
 def test_special_tokens_are_not_counted(padding_tokenizer):
-    """CLS, BOS, EOS are left out, special entries are no unused vocabulary, and a text that spells one is text."""
+    """CLS, BOS, EOS are left out, special entries are no unused vocabulary,
+    and a text that spells one is text."""
     row = report({"echo": padding_tokenizer}, [("eng_Latn", "a</s>b")]).get("echo", "eng_Latn")
     assert row.tokens_per_sentence == len(" a</s>b")
     assert row.failures == 0

@@ -1,4 +1,5 @@
-"""Trimmed vocabularies: texts of kept tokens keep them, what cannot be left out stays, and sizes are as asked."""
+"""Trimmed vocabularies: texts of kept tokens keep them, what cannot be left out stays,
+and sizes are as asked."""
 
 import json
 
@@ -78,7 +79,8 @@ def wordpiece() -> Tokenizer:
 
 
 def with_template(tokenizer: Tokenizer) -> Tokenizer:
-    """The ids of the special tokens change: a token that is not kept stands in front of the last."""
+    """The ids of the special tokens change: a token that is not kept stands in front of the
+    last."""
     tokenizer.add_special_tokens(["<mask>"])
     ids = [(token, tokenizer.token_to_id(token)) for token in ("<s>", "</s>", "<mask>")]
     tokenizer.post_processor = processors.TemplateProcessing(

@@ -1,12 +1,14 @@
-"""Build the Bible as a parallel corpus (OS A.8): n-way table, pairs with five pivot languages, removed verses.
+"""Build the Bible as a parallel corpus (OS A.8): n-way table, pairs with five pivot languages,
+removed verses.
 
     python train_scripts/corpora/bible.py corpus/ fra_Latn=my/usfm --out bible --on-bad skip
 
-The order is that of OS A.8: read, label, lengths, quality, splits, pivots. A pivot language has many editions; each
-verse needs one of them. With a scorer, it is the text with the highest mean score against the other pivot texts of the
-verse; without, the best edition that has the verse. Dev and test always use the best edition. Only a few integers per
-verse and edition are in memory; the texts are on disk. The same sources, options and callables give the same files.
-USFM needs usfmtc (pip install -e '.[corpora]').
+The order is that of OS A.8: read, label, lengths, quality, splits, pivots. A pivot language has
+many editions; each verse needs one of them. With a scorer, it is the text with the highest mean
+score against the other pivot texts of the verse; without, the best edition that has the verse. Dev
+and test always use the best edition. Only a few integers per verse and edition are in memory; the
+texts are on disk. The same sources, options and callables give the same files. USFM needs usfmtc
+(pip install -e '.[corpora]').
 """
 
 import tempfile
@@ -84,19 +86,22 @@ def build_bible(  # noqa: PLR0913 (the options of the script)
     Args:
         sources: of `find_sources`.
         lid: texts -> language codes; relabels sources by majority (`labels.label`).
-        contradicts: (declared code, prediction) -> whether the prediction contradicts it; None: every other language
-            does.
-        scorer: (texts, texts, languages, languages) -> scores; selects the text of each pivot verse.
-        tolerance: allowed deviation of a verse's length among sources of one language, as a share of the mean.
+        contradicts: (declared code, prediction) -> whether the prediction contradicts it; None:
+            every other language does.
+        scorer: (texts, texts, languages, languages) -> scores; selects the text of each pivot
+            verse.
+        tolerance: allowed deviation of a verse's length among sources of one language, as a share
+            of the mean.
         sigmas: allowed deviation across languages, in standard deviations.
         sample: number of verses for comparing sources by chrF++ and for ``lid``; None: all.
         minimum_quality: sources below this share of the best source's score are removed.
-        on_bad: ``"error"`` stops at a file that cannot be read, and at the end if rows are not verses; ``"skip"``
-            drops both and lists them in the report.
+        on_bad: ``"error"`` stops at a file that cannot be read, and at the end if rows are not
+            verses; ``"skip"`` drops both and lists them in the report.
 
     Writes:
-        nway.parquet (id, lang, source, text, split), the best source of a language first; pairs/train, dev and
-        test.parquet in the parallel schema; removed.parquet (id, lang, source, reason, text); report.json.
+        nway.parquet (id, lang, source, text, split), the best source of a language first;
+        pairs/train, dev and test.parquet in the parallel schema; removed.parquet
+        (id, lang, source, reason, text); report.json.
 
     Raises:
         ValueError: unreadable files or rows, a source without a language, or no verse remains.
@@ -126,7 +131,8 @@ def build_bible(  # noqa: PLR0913 (the options of the script)
 def read_corpus(
     sources: list[Source], folder: Path, bad: BadRows, label: Callable[..., Label], progress: bool
 ) -> tuple[Corpus, list[dict[str, str]]]:
-    """The verses of all sources, with their texts in files of the folder; and the sources that cannot be read."""
+    """The verses of all sources, with their texts in files of the folder;
+    and the sources that cannot be read."""
     editions: list[Edition] = []
     unread = []
     tables = []  # verse, length, reason of each edition
@@ -199,7 +205,8 @@ def _label(
 
 
 def table_of(verses: Verses) -> pd.DataFrame:
-    """verse, text, reason; in the order of the Bible, then the verses that have no text of their own."""
+    """verse, text, reason; in the order of the Bible, then the verses that have no text of their
+    own."""
     names = sorted(verses.texts, key=place_of)
     texts = [verses.texts[name] for name in names]
     # A verse without a text of its own stays in the table, with the reason why it is left out.
@@ -272,7 +279,8 @@ def main(  # noqa: PLR0913 (the options of the script)
     ] = "error",
     seed: Annotated[int, typer.Option(help="Random seed of --sample.")] = 0,
 ) -> None:
-    """Build a parallel Bible: n-way table, pairs with the pivots, list of removed texts with reasons (OS A.8)."""
+    """Build a parallel Bible: n-way table, pairs with the pivots,
+    list of removed texts with reasons (OS A.8)."""
     options = {}
     if lid:
         from hf_echo.data.pipeline.filters.language_id import open_identifier

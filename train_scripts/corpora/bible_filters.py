@@ -1,15 +1,19 @@
-"""Filters of the Bible builder (OS A.8): language labels, verse lengths, the quality of a language's editions.
+"""Filters of the Bible builder (OS A.8): language labels, verse lengths, the quality of a
+language's editions.
 
-Labels: the language of most verses instead of the file name. A callable predicts it (GlotLID in the paper); Unicode
-gives the script. The declared language stays without a callable, without a prediction for half of the sample, and if
-the prediction does not contradict it (identifiers know fewer languages than there are Bibles).
+Labels: the language of most verses instead of the file name. A callable predicts it (GlotLID in the
+paper); Unicode gives the script. The declared language stays without a callable, without a
+prediction for half of the sample, and if the prediction does not contradict it
+(identifiers know fewer languages than there are Bibles).
 
-Lengths: for editions of one language the paper says "deviate significantly" without a number; the tolerance here is a
-share of the mean. Across languages it gives three standard deviations. A deviation among n values is at most
-(n - 1) / sqrt(n) standard deviations, so this filter never removes a verse that fewer than eleven editions have.
+Lengths: for editions of one language the paper says "deviate significantly" without a number; the
+tolerance here is a share of the mean. Across languages it gives three standard deviations. A
+deviation among n values is at most (n - 1) / sqrt(n) standard deviations, so this filter never
+removes a verse that fewer than eleven editions have.
 
-Quality: good translations of the same verses are more similar to each other than to a bad one. An edition's score is
-its mean chrF++ against the other editions of its language, divided by the best such mean.
+Quality: good translations of the same verses are more similar to each other than to a bad one. An
+edition's score is its mean chrF++ against the other editions of its language, divided by the best
+such mean.
 """
 
 import re
@@ -47,9 +51,10 @@ class Edition:
     Attributes:
         lang: code with script, after relabelling; ``declared`` is the code that the file gave.
         facts: file, format, predicted language and its share.
-        quality: mean chrF++ against the other sources of the language, divided by the best such mean; None
-            without other sources.
-        completeness: mean over the splits of the share of the language's verses that this source has.
+        quality: mean chrF++ against the other sources of the language, divided by the best such
+            mean; None without other sources.
+        completeness: mean over the splits of the share of the language's verses that this source
+            has.
     """
 
     lang: str
@@ -65,8 +70,8 @@ class Edition:
     def merit(self) -> float:
         """Score for choosing the best source: quality * completeness.
 
-        OS A.8 picks "the source with highest quality/completeness score". A quotient would reward gaps, so this is
-        read as a product.
+        OS A.8 picks "the source with highest quality/completeness score". A quotient would reward
+        gaps, so this is read as a product.
         """
         return (1.0 if self.quality is None else self.quality) * self.completeness
 
@@ -76,8 +81,9 @@ class Corpus:
     """All verses of all editions.
 
     Attributes:
-        rows: a row a verse of an edition, with the numbers of its `edition`, `lang`, `verse` and `split`, its `length`
-            in characters, and the `reason` why it is left out (NaN: it is kept). The index is its row in `texts`.
+        rows: a row a verse of an edition, with the numbers of its `edition`, `lang`, `verse` and
+            `split`, its `length` in characters, and the `reason` why it is left out (NaN: it is
+            kept). The index is its row in `texts`.
         languages: codes, in order. verses: names of the verses.
         texts: mapped from disk.
     """
@@ -132,7 +138,8 @@ def label_of(
     Args:
         declared: a code with or without script, or None.
         lid: predicts a code for each text, or None if it cannot.
-        contradicts: whether a prediction contradicts a declared code; None: every other language does.
+        contradicts: whether a prediction contradicts a declared code; None: every other language
+            does.
         minimum_share: a smaller majority changes nothing.
     """
     language, declared_script = split_code(declared)
@@ -206,7 +213,8 @@ ROUNDS = 4  # of fitting language factors and verse means in turn; two or three 
 
 
 def drop_outliers(corpus: Corpus, tolerance: float, sigmas: float) -> None:
-    """Remove the verses that are too long or too short, first within a language, then across languages."""
+    """Remove the verses that are too long or too short, first within a language,
+    then across languages."""
     kept = corpus.kept
     same_verse = kept.groupby(["lang", "verse"]).ngroup().to_numpy()
     outliers = monolingual_outliers(same_verse, kept.length.to_numpy(), tolerance)
@@ -219,14 +227,16 @@ def drop_outliers(corpus: Corpus, tolerance: float, sigmas: float) -> None:
 
 
 def monolingual_outliers(verse: np.ndarray, length: np.ndarray, tolerance: float) -> np.ndarray:
-    """Rows of one language whose length differs from the mean of their verse by more than ``tolerance`` times the mean.
+    """Rows of one language whose length differs from the mean of their verse by more than
+    ``tolerance`` times the mean.
 
     Args:
         verse: (rows,) verse numbers; a verse occurs once per source.
         length: (rows,) in characters.
 
     Returns:
-        (rows,) bool. With two sources, both rows of a verse are outliers or neither, because no majority exists.
+        (rows,) bool. With two sources, both rows of a verse are outliers or neither, because no
+        majority exists.
     """
     mean = _mean(verse, length)[verse]
     return np.abs(length - mean) > tolerance * mean
@@ -235,9 +245,11 @@ def monolingual_outliers(verse: np.ndarray, length: np.ndarray, tolerance: float
 def crosslingual_outliers(
     lang: np.ndarray, verse: np.ndarray, length: np.ndarray, sigmas: float = 3.0
 ) -> np.ndarray:
-    """Rows that deviate from the mean of their verse over all languages by more than ``sigmas`` standard deviations.
+    """Rows that deviate from the mean of their verse over all languages by more than ``sigmas``
+    standard deviations.
 
-    Each length is first divided by its language's factor (`language_factors`). Returns (rows,) bool.
+    Each length is first divided by its language's factor (`language_factors`). Returns (rows,)
+    bool.
     """
     scaled = length / language_factors(lang, verse, length)[lang]
     mean = _mean(verse, scaled)[verse]
@@ -248,8 +260,8 @@ def crosslingual_outliers(
 def language_factors(lang: np.ndarray, verse: np.ndarray, length: np.ndarray) -> np.ndarray:
     """Length of each language's verses relative to the mean verse: Chinese 0.3, Tamil 1.3.
 
-    Languages have different sets of books, so a language is compared on the same verses with the others, after scaling
-    these to a common length: factors and verse means are fitted in turn.
+    Languages have different sets of books, so a language is compared on the same verses with the
+    others, after scaling these to a common length: factors and verse means are fitted in turn.
     """
     factors = np.ones(lang.max(initial=-1) + 1)
     total = np.bincount(lang, length, minlength=len(factors))
@@ -270,13 +282,15 @@ MINIMUM = 0.75
 
 
 def judge(corpus: Corpus, *, sample: int | None, minimum: float, seed: int, progress: bool) -> None:
-    """Set chrf, quality, completeness and best of all editions; remove the bad ones, and sort them, the best first.
+    """Set chrf, quality, completeness and best of all editions; remove the bad ones, and sort them,
+    the best first.
 
-    Completeness: share of the verses that any source of the language has, averaged over train, dev and test.
+    Completeness: share of the verses that any source of the language has, averaged over train, dev
+    and test.
 
     Args:
-        sample: number of verses for comparing two sources, the first ones of a fixed random order that both have;
-            None: all.
+        sample: number of verses for comparing two sources, the first ones of a fixed random order
+            that both have; None: all.
         minimum: sources with a lower quality lose all their verses.
     """
     kept = corpus.kept
@@ -329,7 +343,8 @@ def mutual_chrf(
     seed: int = 0,
     on_pair: Callable[[], object] = lambda: None,
 ) -> list[float | None]:
-    """Mean chrF++ (0-100) of each source against the others as references; None for a source without common verses.
+    """Mean chrF++ (0-100) of each source against the others as references; None for a source
+    without common verses.
 
     Args:
         editions: number of a verse -> its text.

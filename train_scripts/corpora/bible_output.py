@@ -1,4 +1,5 @@
-"""Output of the Bible builder: pairs with the pivot languages, tables, removed verses with reasons, the report."""
+"""Output of the Bible builder: pairs with the pivot languages, tables, removed verses with reasons,
+the report."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -17,7 +18,8 @@ from tqdm.auto import tqdm
 from hf_echo.data.schema import COLUMNS
 from hf_echo.languages import is_language
 
-# (texts, texts, languages, languages) -> a score for each pair, higher is better, as everywhere in hf_echo.data
+# (texts, texts, languages, languages) -> a score for each pair, higher is better, as everywhere in
+# hf_echo.data
 Scorer = Callable[[list[str], list[str], list[str], list[str]], Sequence[float]]
 BLOCK = 4096
 NWAY = pa.schema([(name, pa.string()) for name in ("id", "lang", "source", "text", "split")])
@@ -36,7 +38,8 @@ def keep_best_of_held_out(corpus: Corpus) -> None:
 def pivot_rows(
     corpus: Corpus, pivots: Sequence[str], scorer: Scorer | None, *, progress: bool = True
 ) -> pd.DataFrame:
-    """The rows of the corpus that are the text of their verse in a pivot language: the best source's, or by score."""
+    """The rows of the corpus that are the text of their verse in a pivot language:
+    the best source's, or by score."""
     numbers = [corpus.languages.index(lang) for lang in pivots if lang in corpus.languages]
     kept = corpus.kept
     candidates = kept[kept.lang.isin(numbers)]  # of a language, the better source comes first
@@ -51,7 +54,8 @@ def pivot_rows(
 def mean_scores(
     corpus: Corpus, candidates: pd.DataFrame, scorer: Scorer, progress: bool
 ) -> pd.Series:
-    """Mean score of each text against all others of its verse; computed only where a language has a choice."""
+    """Mean score of each text against all others of its verse;
+    computed only where a language has a choice."""
     choices = candidates.groupby(["lang", "verse"]).verse.transform("size")
     texts = candidates[["lang", "verse"]].assign(contested=choices > 1).reset_index(names="row")
     # Every two texts of a verse once, where one of them has a rival in its language.
@@ -101,7 +105,8 @@ def write_rows(
 def write_pairs(
     corpus: Corpus, pivots: pd.DataFrame, folder: Path, progress: bool
 ) -> dict[str, dict[str, int]]:
-    """Write every source with every pivot of another language; returns the number of rows per split and pivot."""
+    """Write every source with every pivot of another language;
+    returns the number of rows per split and pivot."""
     folder.mkdir(exist_ok=True)
     pivots = pivots[["lang", "verse"]].reset_index(names="row")
     counts: dict[str, Counter[str]] = {split: Counter() for split in SPLITS}

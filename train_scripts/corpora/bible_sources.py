@@ -1,13 +1,16 @@
-"""Find and read editions of the Bible: USFM, CES XML, vref text and TSV, without markup, notes and headings.
+"""Find and read editions of the Bible: USFM, CES XML, vref text and TSV, without markup, notes and
+headings.
 
-An edition (the SOURCE of OS A.8) is one file, or a folder of USFM files, one per book. Its language is written before
-the path (``fra_Latn=some/folder``), in the file name (``fra-LSG.txt``, as in eBible; ``fra_Latn.tsv``) or is the name
-of its folder (``fra_Latn/LSG.tsv``). A CES file may also declare it.
+An edition (the SOURCE of OS A.8) is one file, or a folder of USFM files, one per book. Its language
+is written before the path (``fra_Latn=some/folder``), in the file name (``fra-LSG.txt``, as in
+eBible; ``fra_Latn.tsv``) or is the name of its folder (``fra_Latn/LSG.tsv``). A CES file may also
+declare it.
 
-Verses are named as in USFM and vref.txt, ``JHN 3:16``, and taken as printed: versifications are not mapped onto each
-other (they differ in parts of the Old Testament, chiefly the Psalms; not in John). A text for several verses
-(``\\v 2-3``, ``<range>``) is not split but reported as merged, because it translates none of them exactly. usfmtc, the
-reference parser, parses USFM; text between a heading and the next verse number belongs to the verse.
+Verses are named as in USFM and vref.txt, ``JHN 3:16``, and taken as printed: versifications are not
+mapped onto each other (they differ in parts of the Old Testament, chiefly the Psalms; not in John).
+A text for several verses (``\\v 2-3``, ``<range>``) is not split but reported as merged, because it
+translates none of them exactly. usfmtc, the reference parser, parses USFM; text between a heading
+and the next verse number belongs to the verse.
 """
 
 import re
@@ -45,7 +48,8 @@ _LONGEST = 40  # most verses of one range
 
 
 def parse_reference(text: str) -> tuple[list[str], bool]:
-    """Parse ``b.JOH.3.16``, ``JHN.3.16`` or ``JHN 3:16`` to the names of its verses (``JHN 3:16-17``: two).
+    """Parse ``b.JOH.3.16``, ``JHN.3.16`` or ``JHN 3:16`` to the names of its verses (``JHN
+    3:16-17``: two).
 
     Returns:
         The names, and whether the reference is a part of a verse (``JHN 3:16a``).
@@ -71,7 +75,8 @@ def parse_reference(text: str) -> tuple[list[str], bool]:
 
 
 def split_of(verse: str) -> str:
-    """The split of a verse: John 1-10 is ``dev``, John 11-21 ``test``, the rest ``train`` (OS A.8)."""
+    """The split of a verse: John 1-10 is ``dev``, John 11-21 ``test``,
+    the rest ``train`` (OS A.8)."""
     book, place = verse.split(" ")
     if book != "JHN":
         return "train"
@@ -102,11 +107,12 @@ class Source(NamedTuple):
 
 
 def find_sources(paths: Iterable[str | Path], *, vref: Path | None = None) -> list[Source]:
-    """The editions under ``paths`` (files or folders, optionally with ``LANG=`` in front), sorted by name.
+    """The editions under ``paths`` (files or folders, optionally with ``LANG=`` in front), sorted
+    by name.
 
     Args:
-        vref: the list of verses for .txt files, line by line; by default the ``vref.txt`` beside them, in a parent
-            folder or in its ``metadata``.
+        vref: the list of verses for .txt files, line by line; by default the ``vref.txt`` beside
+            them, in a parent folder or in its ``metadata``.
 
     Raises:
         FileNotFoundError: no such path, no edition there, or no vref.txt for a .txt file.
@@ -213,7 +219,8 @@ class Verses(NamedTuple):
 
 
 def read_source(source: Source, on_bad: OnBad) -> Verses:
-    """Read all verses of an edition. ``on_bad(file, line, reason)`` is called for each row that is not a verse.
+    """Read all verses of an edition. ``on_bad(file, line, reason)`` is called for each row that is
+    not a verse.
 
     Raises:
         ValueError: a file cannot be read, with file and line.
@@ -255,7 +262,8 @@ def _add(verses: Verses, names: list[str], part: bool, text: str) -> str | None:
 
 
 def normalise_spaces(text: str) -> str:
-    """Replace each run of white space (including no-break spaces and byte order marks) by one space."""
+    """Replace each run of white space (including no-break spaces and byte order marks) by one
+    space."""
     return _SPACES.sub(" ", text.replace("\ufeff", "")).strip()
 
 
@@ -302,7 +310,8 @@ def read_tsv(path: Path) -> Iterator[Row]:
 
 
 def read_vref(path: Path, vref: Path) -> Iterator[Row]:
-    """Read one verse per line, parallel to the list of verses; ``<range>``: the text above also covers this verse."""
+    """Read one verse per line, parallel to the list of verses; ``<range>``:
+    the text above also covers this verse."""
     names = _lines(vref)
     texts = _lines(path)
     if len(names) != len(texts):
@@ -323,7 +332,8 @@ def _lines(path: Path) -> list[str]:
 
 
 def read_ces(path: Path) -> Iterator[Row]:
-    """Read ``<seg id="b.GEN.1.1" type="verse">`` of the Corpus Encoding Standard, as in christos-c/bible-corpus."""
+    """Read ``<seg id="b.GEN.1.1" type="verse">`` of the Corpus Encoding Standard,
+    as in christos-c/bible-corpus."""
     rows: list[Row] = []
     open_seg: list = []  # line, id, pieces of text
     parser = expat.ParserCreate()
@@ -385,7 +395,8 @@ def read_usfm(path: Path, text: str) -> Iterator[tuple[int, tuple[str, ...], str
     """Yield (line, references, text) of each verse of a book.
 
     Raises:
-        ValueError: no ``\\id`` line with a book, usfmtc cannot parse the file, or usfmtc is not installed.
+        ValueError: no ``\\id`` line with a book, usfmtc cannot parse the file, or usfmtc is not
+            installed.
     """
     try:
         from usfmtc import USX
@@ -406,7 +417,8 @@ def read_usfm(path: Path, text: str) -> Iterator[tuple[int, tuple[str, ...], str
 
 
 class _Walk:
-    """Walks through a book. A verse number starts text again, also inside a note that was not closed."""
+    """Walks through a book. A verse number starts text again,
+    also inside a note that was not closed."""
 
     def __init__(self, book: str) -> None:
         from usfmtc.usfmparser import Grammar

@@ -1,16 +1,18 @@
-"""Collect translations from gettext catalogs (.po, .mo) in folders, wheels and zip files (OS A.2: Weblate, Pontoon).
+"""Collect translations from gettext catalogs (.po, .mo) in folders, wheels and zip files (OS A.2:
+Weblate, Pontoon).
 
     python train_scripts/corpora/catalogs.py /usr/share/locale django.whl --out interface.parquet
 
-Every machine has thousands of such files. A row is a message of a catalog; the source language is English unless the
-header names another (``X-Source-Language``). Fuzzy, obsolete and untranslated entries are skipped; a plural entry gives
-several rows (`plural_pairs`). Equal rows are kept once. Placeholders stay, accelerator marks are removed: a ``_`` (GTK)
-or ``&`` (Qt, Windows) before the letter that is pressed with Alt: ``_File``, ``E&xit``, ``文件(_F)``. The same
-characters occur in identifiers (``LC_ALL``), placeholders (``%(file_name)s``), entities (``&amp;``) and names
+Every machine has thousands of such files. A row is a message of a catalog; the source language is
+English unless the header names another (``X-Source-Language``). Fuzzy, obsolete and untranslated
+entries are skipped; a plural entry gives several rows (`plural_pairs`). Equal rows are kept once.
+Placeholders stay, accelerator marks are removed: a ``_`` (GTK) or ``&`` (Qt, Windows) before the
+letter that is pressed with Alt: ``_File``, ``E&xit``, ``文件(_F)``. The same characters occur in
+identifiers (``LC_ALL``), placeholders (``%(file_name)s``), entities (``&amp;``) and names
 (``R&D``), so a mark is removed only if it cannot be one of these.
 
-Rows are written as they are read; only a hash of each is in memory. A JSON file beside the Parquet file has the counts
-by package, because the schema has no column for it.
+Rows are written as they are read; only a hash of each is in memory. A JSON file beside the Parquet
+file has the counts by package, because the schema has no column for it.
 """
 
 import time
@@ -70,13 +72,15 @@ def harvest(
     on_bad: str = "skip",
     progress: bool = True,
 ) -> dict[str, Any]:
-    """Write the rows of all catalogs under ``paths`` to a Parquet file, and its counts to ``OUT.counts.json``.
+    """Write the rows of all catalogs under ``paths`` to a Parquet file, and its counts to
+    ``OUT.counts.json``.
 
     Args:
         paths: catalogs, folders (searched recursively), wheels and other zip files.
         keep_equal: keep rows whose two texts are equal (names, file types, untranslated messages).
         strip_html: remove tags and resolve entities.
-        on_bad: for catalogs that cannot be read: ``"skip"`` counts them; ``"error"`` raises with a list of them.
+        on_bad: for catalogs that cannot be read: ``"skip"`` counts them; ``"error"`` raises with a
+            list of them.
 
     Returns:
         The counts: rows, by language, by package, and skipped entries by reason.
@@ -132,7 +136,8 @@ def harvest(
 
 
 def find_catalogs(paths: Iterable[str | Path], bad: BadRows) -> list[Catalog]:
-    """Catalogs sorted by path. A .po precedes a .mo of the same name, whose rows are then duplicates."""
+    """Catalogs sorted by path. A .po precedes a .mo of the same name,
+    whose rows are then duplicates."""
     catalogs: list[Catalog] = []
     for path in map(Path, paths):
         if not path.exists():
@@ -168,7 +173,8 @@ def _in_archive(file: Path, bad: BadRows) -> Iterator[Catalog]:
 
 @lru_cache(maxsize=1)
 def _open_archive(file: Path) -> zipfile.ZipFile:
-    """Open an archive and keep it open, because reading its list of contents takes longer than reading a catalog."""
+    """Open an archive and keep it open, because reading its list of contents takes longer than
+    reading a catalog."""
     return zipfile.ZipFile(file)
 
 
@@ -188,8 +194,8 @@ def _catalog(
 def package_of(path: PurePosixPath) -> str:
     """The package of a catalog.
 
-    The domain of a system catalog (``/usr/share/locale/fr/LC_MESSAGES/tar.mo``: tar), otherwise the folder under
-    site-packages, otherwise the nearest folder with a specific name.
+    The domain of a system catalog (``/usr/share/locale/fr/LC_MESSAGES/tar.mo``: tar), otherwise the
+    folder under site-packages, otherwise the nearest folder with a specific name.
     """
     parts = path.parts
     for shelf in ("site-packages", "dist-packages"):

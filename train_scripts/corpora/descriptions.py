@@ -1,11 +1,13 @@
-"""Descriptions of code and LaTeX, and back-translations, by a language model (OS A.3, Figure 13; ECHO Figure 3).
+"""Descriptions of code and LaTeX, and back-translations, by a language model (OS A.3, Figure 13;
+ECHO Figure 3).
 
     python train_scripts/corpora/descriptions.py describe snippets.jsonl out.jsonl --model M --endpoint URL
     python train_scripts/corpora/descriptions.py back-translate texts.jsonl out.jsonl --model M --endpoint URL --to hin
 
-The first makes rows code -> English of what source_code.py and latex.py extract; the second rows language -> English
-whose target is the real text. The endpoint is OpenAI-compatible, its key is in the environment variable
-OPENAI_API_KEY; `transformers serve MODEL` starts one. A stopped run resumes (`hf_echo.negatives.language_model`).
+The first makes rows code -> English of what source_code.py and latex.py extract; the second rows
+language -> English whose target is the real text. The endpoint is OpenAI-compatible, its key is in
+the environment variable OPENAI_API_KEY; `transformers serve MODEL` starts one. A stopped run
+resumes (`hf_echo.negatives.language_model`).
 """
 
 import logging
@@ -164,7 +166,8 @@ def translatable(text: Text) -> str | None:
 
 
 def descriptions(texts: Iterable[Text]) -> Iterator[Job]:
-    """Jobs that describe snippets of code or LaTeX in English; rows code -> English, provenance code or math."""
+    """Jobs that describe snippets of code or LaTeX in English;
+    rows code -> English, provenance code or math."""
     for text in texts:
         if text.lang == "latex":
             provenance = "math"
@@ -188,7 +191,8 @@ def _described(fields: Mapping[str, str], description: str | None) -> dict[str, 
 def back_translations(
     texts: Sequence[Text], languages: Sequence[str] = tuple(PAPER_LANGUAGES)
 ) -> Iterator[Job]:
-    """Jobs that translate English texts into each language; rows language -> English (the real text is the target).
+    """Jobs that translate English texts into each language; rows language -> English
+    (the real text is the target).
 
     Raises:
         ValueError: an unknown language, or one that is English, code or math.
@@ -220,7 +224,8 @@ def _translated(fields: Mapping[str, str], translation: str | None) -> dict[str,
 
 
 def parse_description(reply: str, source: str) -> str:
-    """The sentence that describes `source`; raises InvalidReply: empty, several lines, or the source verbatim."""
+    """The sentence that describes `source`; raises InvalidReply:
+    empty, several lines, or the source verbatim."""
     text = clean_reply(reply)
     _check_lines(text, 1)
     text = _unquoted(text)
@@ -236,7 +241,8 @@ def parse_description(reply: str, source: str) -> str:
 
 
 def parse_translation(reply: str, text: str) -> str:
-    """The translation of `text`; raises InvalidReply: empty, more lines than the text, or equal to the text."""
+    """The translation of `text`; raises InvalidReply:
+    empty, more lines than the text, or equal to the text."""
     translation = clean_reply(reply)
     _check_lines(translation, max(1, _lines(text)))
     # Quotes around a reply are a frame only if the text has none itself.

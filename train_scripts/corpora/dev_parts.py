@@ -1,6 +1,8 @@
-"""Parts of a folder of parallel corpora that recipes/nano_real_dev.yaml keeps for measuring, and what is left of it.
+"""Parts of a folder of parallel corpora that recipes/nano_real_dev.yaml keeps for measuring, and
+what is left of it.
 
-The recipe nano-real/0a_data trains on none of these parts. Public text (`hf-echo data download`) has them too.
+The recipe nano-real/0a_data trains on none of these parts. Public text (`hf-echo data download`)
+has them too.
 """
 
 import hashlib
@@ -70,7 +72,8 @@ def is_tatoeba_dev(english: str) -> bool:
 
 
 def is_last_document(ntrex: pd.DataFrame) -> pd.Series:
-    """Whether a row of NTREX is of the last documents, in the order of English, which are kept for measuring."""
+    """Whether a row of NTREX is of the last documents, in the order of English,
+    which are kept for measuring."""
     documents = ntrex[ntrex.lang == ENGLISH].sort_values("id").document.unique()
     return ntrex.document.isin(documents[-PARTS["ntrex"]["last_documents"] :])
 
@@ -102,7 +105,8 @@ def dev_tables(corpora: Path) -> dict[str, pd.DataFrame]:
 
 
 def short_pairs(train: Path, languages: Sequence[str], longest: int) -> pd.DataFrame:
-    """Pairs of these languages whose texts have fewer characters than `longest`, without those of dictionaries."""
+    """Pairs of these languages whose texts have fewer characters than `longest`,
+    without those of dictionaries."""
     table = pd.read_parquet(train)
     table = table[(table.provenance != "dictionary") & table.source_lang.isin(languages)]
     return table[(table.source.str.len() < longest) & (table.target.str.len() < longest)]

@@ -1,17 +1,20 @@
-"""Extract LaTeX expressions from documents and running text, and sentences that contain them (OS A.3, ECHO A.1.2).
+"""Extract LaTeX expressions from documents and running text, and sentences that contain them
+(OS A.3, ECHO A.1.2).
 
     python train_scripts/corpora/latex.py papers/ finemath.parquet --out math.jsonl
 
-Table 30 lists regular expressions that contradict each other if taken literally (`$...$` also matches inside `$$...$$`,
-escaped dollars and comments match, `\\[` lacks its backslash, ECHO spells "multiline"). The classes are the same here;
-`\\(...\\)` and the starred and further environments of amsmath are added. `scan` finds them in one pass over the
-tokens: linear time, robust to broken LaTeX. A LaTeX parser (pylatexenc) was tried first: after one missing dollar it
-loses the rest of the document, it reads per cent signs of running text as comments, and it is about ten times slower.
+Table 30 lists regular expressions that contradict each other if taken literally (`$...$` also
+matches inside `$$...$$`, escaped dollars and comments match, `\\[` lacks its backslash, ECHO spells
+"multiline"). The classes are the same here; `\\(...\\)` and the starred and further environments of
+amsmath are added. `scan` finds them in one pass over the tokens: linear time, robust to broken
+LaTeX. A LaTeX parser (pylatexenc) was tried first: after one missing dollar it loses the rest of
+the document, it reads per cent signs of running text as comments, and it is about ten times slower.
 The tests compare this scan with it on valid documents.
 
-The two filters: an expression has 20 to 150 characters (without its delimiters, runs of blanks count once), and one
-with more than 90 % letters among its non-blank characters is dropped unless it is inline. The examples in the papers'
-tables are shorter than 20 characters; `min_length` is a parameter.
+The two filters: an expression has 20 to 150 characters (without its delimiters, runs of blanks
+count once), and one with more than 90 % letters among its non-blank characters is dropped unless it
+is inline. The examples in the papers' tables are shorter than 20 characters; `min_length` is a
+parameter.
 """
 
 import hashlib
@@ -59,9 +62,9 @@ _TOKENS = {True: re.compile(_MARKDOWN + _BOTH, _FLAGS), False: re.compile(_LATEX
 
 
 class Found(NamedTuple):
-    """Characters start to end. `kind`: an opening delimiter or the name of a mathematical environment (its body is
-    `body` to `body_end`); "comment" for LaTeX comments; "break" where sentences end (an empty line, the edges of other
-    environments, verbatim text)."""
+    """Characters start to end. `kind`: an opening delimiter or the name of a mathematical
+    environment (its body is `body` to `body_end`); "comment" for LaTeX comments; "break" where
+    sentences end (an empty line, the edges of other environments, verbatim text)."""
 
     start: int
     end: int
@@ -73,13 +76,14 @@ class Found(NamedTuple):
 def scan(text: str, *, markdown: bool = False) -> Iterator[Found]:
     """Yield expressions, comments and breaks in order; they do not overlap.
 
-    An expression must be closed before an empty line (an environment: before the next one begins); otherwise it is
-    ignored, and the scan resumes after its opening. Escaped dollars, verbatim text and, in LaTeX, comments are skipped.
+    An expression must be closed before an empty line (an environment: before the next one begins);
+    otherwise it is ignored, and the scan resumes after its opening. Escaped dollars, verbatim text
+    and, in LaTeX, comments are skipped.
 
     Args:
-        markdown: running text instead of LaTeX: `%` does not begin a comment, code blocks and spans are verbatim, and
-            dollars follow Pandoc's rule (no blank after the opening one; no blank before and no digit after the
-            closing one), so that prices are not mathematics.
+        markdown: running text instead of LaTeX: `%` does not begin a comment, code blocks and spans
+            are verbatim, and dollars follow Pandoc's rule (no blank after the opening one; no blank
+            before and no digit after the closing one), so that prices are not mathematics.
     """
     tokens = _TOKENS[markdown]
     place = 0
@@ -161,7 +165,8 @@ def _closed(
 
 
 def _closing_dollar(text: str, tokens: re.Pattern, body: int, markdown: bool) -> int | None:
-    """Position of the closing dollar; one within braces (`\\text{if $x$}`) counts only if there is no other."""
+    """Position of the closing dollar; one within braces (`\\text{if $x$}`) counts only if there is
+    no other."""
     if markdown and text[body : body + 1].isspace():
         return None
     depth = 0
@@ -210,9 +215,9 @@ MATH_SUFFIXES = (*LATEX_SUFFIXES, ".md", ".txt")
 
 
 class MathText(NamedTuple):
-    """Characters `start` to `end` of the document, with delimiters. `kind`: "inline", "display", the name of an
-    environment ("align*"), or "sentence". `text`: the body of an expression, or the sentence, without comments and
-    with single blanks."""
+    """Characters `start` to `end` of the document, with delimiters. `kind`: "inline", "display",
+    the name of an environment ("align*"), or "sentence". `text`: the body of an expression, or the
+    sentence, without comments and with single blanks."""
 
     start: int
     end: int
@@ -221,15 +226,16 @@ class MathText(NamedTuple):
 
 
 def find_expressions(document: str, *, markdown: bool = False) -> list[MathText]:
-    """All expressions of a document in order, unfiltered, without overlaps. `markdown`: see `scan`."""
+    """All expressions of a document in order, unfiltered, without overlaps. `markdown`:
+    see `scan`."""
     return list(_expressions(document, list(scan(document, markdown=markdown)), markdown))
 
 
 def find_sentences(document: str, *, markdown: bool = False) -> list[MathText]:
     """The sentences that contain at least one expression and one word.
 
-    A sentence ends after `.`, `!` or `?` and a blank outside mathematics (Table 30), at an empty line, at verbatim text
-    and at the edges of other environments.
+    A sentence ends after `.`, `!` or `?` and a blank outside mathematics (Table 30), at an empty
+    line, at verbatim text and at the edges of other environments.
     """
     return list(_sentences(document, list(scan(document, markdown=markdown)), markdown))
 
@@ -251,11 +257,13 @@ def math_rows(
     max_length: int = MAX_LENGTH,
     sentences: bool = True,
 ) -> Iterator[dict[str, Any]]:
-    """Yield rows: id ("name:start-end"), language ("latex"), text, class (`MathText.kind`), start, end; no text twice.
+    """Yield rows: id ("name:start-end"), language ("latex"), text, class (`MathText.kind`), start,
+    end; no text twice.
 
     Args:
         documents: (name, text, markdown), for example from `read_documents`.
-        sentences: also yield sentences with an expression (class "sentence"; they are not filtered).
+        sentences: also yield sentences with an expression (class "sentence"; they are not
+            filtered).
     """
     seen: set[bytes] = set()
     for name, document, markdown in documents:
@@ -295,7 +303,8 @@ def _sentences(document: str, spans: list[Found], markdown: bool) -> Iterator[Ma
 
 
 def _masked(document: str, spans: list[Found]) -> str:
-    """Replace each character of expressions and comments by one mask character, and breaks by empty lines."""
+    """Replace each character of expressions and comments by one mask character,
+    and breaks by empty lines."""
     masked = ""
     place = 0
     for span in spans:
@@ -329,13 +338,14 @@ def read_documents(
 ) -> Iterator[tuple[str, str, bool]]:
     """Yield (name, text, markdown) of files and folders.
 
-    Reads LaTeX files (.tex, .ltx, .latex), running text (.md, .txt and any other file given by name), and tables with a
-    column "text" (.parquet, .jsonl, .jsonl.gz), one document per row, named "path:row".
+    Reads LaTeX files (.tex, .ltx, .latex), running text (.md, .txt and any other file given by
+    name), and tables with a column "text" (.parquet, .jsonl, .jsonl.gz), one document per row,
+    named "path:row".
 
     Raises:
         FileNotFoundError: no such path, or a folder without such files.
-        ValueError: a file or row that cannot be read, if `on_bad` is "error" ("skip" drops it with a warning that names
-            it).
+        ValueError: a file or row that cannot be read, if `on_bad` is "error" ("skip" drops it with
+            a warning that names it).
     """
     for path in each_file(paths, (*MATH_SUFFIXES, *_TABLES), on_bad, progress):
         name = path.as_posix()
@@ -397,7 +407,8 @@ def main(
         str, typer.Option(help="For files that cannot be read: error or skip.")
     ] = "error",
 ) -> None:
-    """Extract mathematical expressions and the sentences that contain them, without duplicates (OS A.3, Table 30)."""
+    """Extract mathematical expressions and the sentences that contain them,
+    without duplicates (OS A.3, Table 30)."""
     documents = read_documents(files, on_bad=on_bad)
     write_lines(
         math_rows(documents, min_length=min_length, max_length=max_length, sentences=sentences), out

@@ -1,10 +1,12 @@
-"""Paragraphs for the long-context stage (OS 10.2) from the parallel corpora, and documents of the dev parts.
+"""Paragraphs for the long-context stage (OS 10.2) from the parallel corpora, and documents of the
+dev parts.
 
     python train_scripts/corpora/long_context_data.py CORPORA outputs/nano-real-variants/paragraphs
 
-Documents are NTREX's and chapters of the Bible and of the Quran, sentence by sentence with their English. Stretches of
-2 to 12 sentences are cut from them again for each of `--cuts`; contexts of XQuAD are paragraphs as they are. Public
-text, which is downloaded where CORPORA is left out, has no Quran and no XQuAD. Writes
+Documents are NTREX's and chapters of the Bible and of the Quran, sentence by sentence with their
+English. Stretches of 2 to 12 sentences are cut from them again for each of `--cuts`; contexts of
+XQuAD are paragraphs as they are. Public text, which is downloaded where CORPORA is left out, has no
+Quran and no XQuAD. Writes
 train.parquet (parallel schema, X->eng), and for long_context_report.py (id, lang, sentences)
     dev_ntrex, dev_bible    the last 15 documents of NTREX and John 1-10, cut once into 2 to 8 sentences that all
                             languages have; languages of nano-real
@@ -68,7 +70,8 @@ def documents(table: pd.DataFrame, lang: str) -> list[Document]:
 
 
 def in_all_languages(table: pd.DataFrame) -> pd.DataFrame:
-    """Sentences that every language of the table has: a cut at the same place leaves the same document."""
+    """Sentences that every language of the table has:
+    a cut at the same place leaves the same document."""
     langs = table.groupby(["document", "number"]).lang.transform("nunique")
     return table[langs == table.lang.nunique()]
 
@@ -76,9 +79,9 @@ def in_all_languages(table: pd.DataFrame) -> pd.DataFrame:
 def flores_paragraphs(table: pd.DataFrame) -> pd.DataFrame:
     """Paragraphs of FLORES (id, lang, sentences) from index_id, lang, category, text.
 
-    A paragraph is a run of at least two sentences whose numbers follow each other and whose topic is the same. The
-    files do not say where an article ends: two neighbouring ones of one topic become one paragraph. Sentences
-    that a language lacks are left out in all.
+    A paragraph is a run of at least two sentences whose numbers follow each other and whose topic
+    is the same. The files do not say where an article ends: two neighbouring ones of one topic
+    become one paragraph. Sentences that a language lacks are left out in all.
     """
     table = table.assign(number=table.index_id.astype(int), document="flores")
     table = in_all_languages(table).sort_values("number")
@@ -105,9 +108,11 @@ def joined(stretches: Iterable[Document], lang: str) -> pd.DataFrame:
 def paragraphs(
     rows: Sequence[Document], max_sentences: int, *, seed: int = 0
 ) -> Iterator[Document]:
-    """Divide parallel documents (name, sentences, translations) into paragraphs of 2 to `max_sentences` sentences.
+    """Divide parallel documents (name, sentences, translations) into paragraphs of 2 to
+    `max_sentences` sentences.
 
-    Lengths are random, so that a model sees all of them; a rest of one sentence joins the paragraph before it.
+    Lengths are random, so that a model sees all of them; a rest of one sentence joins the paragraph
+    before it.
     """
     rng = random.Random(seed)
     for name, source, target in rows:

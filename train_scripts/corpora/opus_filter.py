@@ -1,7 +1,8 @@
 """A filter class for OpusFilter: sentence embeddings of hf-echo in the place of LASER's.
 
-In a configuration of OpusFilter, with this folder on PYTHONPATH (`languages` by any code that hf-echo knows;
-`reference` as `input_files` of train_nearest_neighbors, one file of lines per language):
+In a configuration of OpusFilter, with this folder on PYTHONPATH (`languages` by any code that
+hf-echo knows; `reference` as `input_files` of train_nearest_neighbors, one file of lines per
+language):
 
     filters:
       - SentenceEmbeddingFilter: {languages: [fr, en], model: echo-nano, threshold: 0.7}
@@ -25,7 +26,8 @@ Pair = Sequence[str]
 
 
 class SentenceEmbeddingFilter(FilterABC):
-    """Scores of each two of the languages, as OpusFilter's class of this name gives them; NaN where a side is empty.
+    """Scores of each two of the languages, as OpusFilter's class of this name gives them; NaN where
+    a side is empty.
 
     Args:
         languages: codes, in the order of the segments of a pair.

@@ -3,11 +3,11 @@
     python train_scripts/corpora/report_data.py builtin OUT
     python train_scripts/corpora/report_data.py CORPORA OUT      # or only OUT: public text
 
-The first writes 300 held-out meanings of the built-in corpus in its ten languages; it needs no other data, and `make
-report` uses it. The second writes ntrex, flores (with topics; the train rows of the probe's two languages), bible,
-tatoeba and word_alignment (at most 200 dev pairs per language pair). The parts are those of
-recipes/nano_real_dev.yaml; none of them is in nano-real's training data, except FLORES's train rows, whose topics
-nano-real never saw.
+The first writes 300 held-out meanings of the built-in corpus in its ten languages; it needs no
+other data, and `make report` uses it. The second writes ntrex, flores (with topics; the train rows
+of the probe's two languages), bible, tatoeba and word_alignment (at most 200 dev pairs per language
+pair). The parts are those of recipes/nano_real_dev.yaml; none of them is in nano-real's training
+data, except FLORES's train rows, whose topics nano-real never saw.
 """
 
 import argparse

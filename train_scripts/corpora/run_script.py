@@ -17,7 +17,8 @@ logger = logging.getLogger(__name__)
 
 
 def run(*commands: Callable) -> None:
-    """Run a script's command (of several, the one that the first argument names). Wrong input is one line, exit 2."""
+    """Run a script's command (of several, the one that the first argument names).
+    Wrong input is one line, exit 2."""
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
     app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
     for command in commands:
@@ -49,7 +50,8 @@ def write_lines(rows: Iterable[dict[str, Any]], out: Path) -> None:
 
 
 def find_files(paths: Iterable[str | Path], suffixes: Sequence[str]) -> list[Path]:
-    """The given files, and in folders all files with one of the suffixes, sorted, recursively; each once.
+    """The given files, and in folders all files with one of the suffixes, sorted, recursively; each
+    once.
 
     Raises:
         FileNotFoundError: no such path, or a folder without such files.

@@ -3,11 +3,12 @@
     python train_scripts/corpora/segmenter.py outputs/segmenter                     # nano: built-in corpus, two minutes
     python train_scripts/corpora/segmenter.py outputs/sat --model segment-any-text/sat-12l-sm --data a.jsonl
 
-Data: JSON lines of `lang`, `text`, `ends` (the offset after each sentence), as `segmentation_examples` makes them with
-a translator: translation keeps sentence boundaries, so those of the English text hold in every language. Without --data
-they are made of the built-in corpus, which has its own translations; without --model a small SaT starts from random
-weights. A token is labelled 1 if a sentence ends in it; the loss is binary cross-entropy of the one output. The saved
-folder, tokenizer included, is what `hf_echo.data.segmentation.sat_segmenter` opens.
+Data: JSON lines of `lang`, `text`, `ends` (the offset after each sentence), as
+`segmentation_examples` makes them with a translator: translation keeps sentence boundaries, so
+those of the English text hold in every language. Without --data they are made of the built-in
+corpus, which has its own translations; without --model a small SaT starts from random weights. A
+token is labelled 1 if a sentence ends in it; the loss is binary cross-entropy of the one output.
+The saved folder, tokenizer included, is what `hf_echo.data.segmentation.sat_segmenter` opens.
 """
 
 from __future__ import annotations
@@ -77,11 +78,11 @@ def segmentation_examples(
     """Yield the rows of one target language after the other.
 
     Args:
-        texts: monolingual texts of `source_lang`. Each language takes the next `sentences` consecutive sentences and
-            starts from the first again when they are used up.
+        texts: monolingual texts of `source_lang`. Each language takes the next `sentences`
+            consecutive sentences and starts from the first again when they are used up.
         segment: (texts, lang) -> pieces of each text: `sat_segmenter(...)` or `rule_segmenter`.
-        translate: (sentences, source_lang, target_lang) -> as many translations. Not called if the target is the
-            source language. Empty translations are dropped.
+        translate: (sentences, source_lang, target_lang) -> as many translations. Not called if the
+            target is the source language. Empty translations are dropped.
         per_document: sentences per row.
 
     Raises:
@@ -110,12 +111,14 @@ def segmentation_examples(
 
 
 def separator(lang: str) -> str:
-    """The separator between two sentences of a language: nothing in Chinese and Japanese, otherwise a space."""
+    """The separator between two sentences of a language:
+    nothing in Chinese and Japanese, otherwise a space."""
     return "" if set(UNSPACED) & set(lang.split("_")) else " "
 
 
 def join_sentences(sentences: Sequence[str], lang: str) -> tuple[str, list[int]]:
-    """Join sentences: (text, ends), where ends are the offsets after each sentence's last character.
+    """Join sentences: (text, ends), where ends are the offsets after each sentence's last
+    character.
 
     Raises:
         ValueError: an empty sentence; the message gives its position.
@@ -165,7 +168,8 @@ def _translated(
 
 
 def segmenter_arguments(output_dir: str | Path, **options: Any) -> TrainingArguments:
-    """OS A.1: 5k steps of 128 blocks, label smoothing 0.001 (dropout 0.1 is the model's); the rest as in wtpsplit."""
+    """OS A.1: 5k steps of 128 blocks, label smoothing 0.001 (dropout 0.1 is the model's);
+    the rest as in wtpsplit."""
     defaults = dict(
         max_steps=5_000,
         per_device_train_batch_size=128,
@@ -182,7 +186,8 @@ def segmenter_arguments(output_dir: str | Path, **options: Any) -> TrainingArgum
 
 
 def load_segmenter(name_or_path: str | Path) -> tuple[Any, Any]:
-    """(model with one output, fast tokenizer) of a SaT model such as segment-any-text/sat-12l-sm, or a folder."""
+    """(model with one output, fast tokenizer) of a SaT model such as segment-any-text/sat-12l-sm,
+    or a folder."""
     import_wtpsplit()
     name_or_path = snapshot(name_or_path)
     has_tokenizer = (Path(name_or_path) / "tokenizer_config.json").exists()
@@ -241,7 +246,8 @@ def _check_row(row: dict, number: int) -> None:
 
 
 def token_labels(offsets: Sequence[tuple[int, int]], ends: Sequence[int]) -> list[int]:
-    """1 for the token that holds the last character of a sentence, by (start, end) of each token."""
+    """1 for the token that holds the last character of a sentence, by
+    (start, end) of each token."""
     labels = np.zeros(len(offsets) + 1, int)  # the last place takes an end behind all tokens
     # The first token that ends at or behind an end of a sentence holds its last character.
     stops = [stop for _, stop in offsets]
@@ -271,7 +277,8 @@ def padded(rows: Sequence[Sequence[int]], value: int) -> torch.Tensor:
 
 
 class SegmenterTrainer(Trainer):
-    """transformers' Trainer with the loss of a single output; `evaluate` gives precision, recall and f1 of tokens."""
+    """transformers' Trainer with the loss of a single output;
+    `evaluate` gives precision, recall and f1 of tokens."""
 
     def __init__(
         self,
@@ -323,7 +330,8 @@ def _scores(prediction: EvalPrediction) -> dict[str, float]:
 
 
 def builtin_examples(split: str, sentences: int) -> list[dict]:
-    """Documents of eight sentences in each of the ten languages; the English ones are looked up in the other nine."""
+    """Documents of eight sentences in each of the ten languages;
+    the English ones are looked up in the other nine."""
     texts: dict[str, list[str]] = {}
     for row in builtin_nway(sentences, split=split):
         texts.setdefault(row["lang"], []).append(row["text"])

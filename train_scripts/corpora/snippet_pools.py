@@ -1,14 +1,16 @@
-"""Code and mathematics beside their descriptions: mined hard negatives, and the filter of consistent descriptions.
+"""Code and mathematics beside their descriptions: mined hard negatives, and the filter of
+consistent descriptions.
 
     python train_scripts/corpora/snippet_pools.py mine described.parquet mined.parquet --model M
     python train_scripts/corpora/snippet_pools.py consistency described.parquet kept.parquet --model M
 
-Mined negatives (OS A.4, ECHO A.2) are the 5 targets nearest to the source of a row, among 200k in the language of its
-target. Left out are the targets of this source, texts with the same normal form as one of these or as the source, and
-texts whose cosine with the row's target shows that they mean the same.
+Mined negatives (OS A.4, ECHO A.2) are the 5 targets nearest to the source of a row, among 200k in
+the language of its target. Left out are the targets of this source, texts with the same normal form
+as one of these or as the source, and texts whose cosine with the row's target shows that they mean
+the same.
 
-A description is consistent (OS A.3, ECHO A.1.5) if it finds its own snippet first among N random ones of the same
-language. Snippets that differ only in white space count as one.
+A description is consistent (OS A.3, ECHO A.1.5) if it finds its own snippet first among N random
+ones of the same language. Snippets that differ only in white space count as one.
 """
 
 import hashlib
@@ -50,7 +52,8 @@ Encode = Callable[[list[str], Any], Any]
 
 
 class Columns:
-    """Unit embeddings of texts of a dataset, each encoded once and kept in `work`, where a stopped run resumes."""
+    """Unit embeddings of texts of a dataset, each encoded once and kept in `work`,
+    where a stopped run resumes."""
 
     def __init__(self, encode: Encode, work: Path, model: str):
         probe = np.asarray(encode([PROBE], ENGLISH), np.float64).round(3).tolist()
@@ -60,7 +63,8 @@ class Columns:
         """(len(rows), d) float32 of one column, in the order of `rows`."""
         texts = dataset[rows][side]
         langs = np.array(dataset[rows][f"{side}_lang"])
-        # A model may read the language: each language is encoded by itself, in the order of the rows.
+        # A model may read the language: each language is encoded by itself, in the order of the
+        # rows.
         vectors: list[Any] = [None] * len(rows)
         for lang in pd.unique(langs):
             places = np.flatnonzero(langs == lang)
@@ -74,8 +78,8 @@ class Columns:
 def row_keys(dataset: Dataset, side: str, progress: bool = True) -> np.ndarray:
     """(rows,) uint64: equal for texts with the same normal form, in the same language.
 
-    Natural language: letters and digits, case folded. In code and mathematics every sign counts: only runs of white
-    space become one space.
+    Natural language: letters and digits, case folded. In code and mathematics every sign counts:
+    only runs of white space become one space.
     """
     keys = []
     for _, block in _blocks(dataset, [side, f"{side}_lang"], f"Reading {side}s", progress):
@@ -119,7 +123,8 @@ def write_rows(
     optional: Sequence[str],
     progress: bool,
 ) -> None:
-    """The dataset in the parallel schema as Parquet after `change` (first row, columns of a block)."""
+    """The dataset in the parallel schema as Parquet after `change`
+    (first row, columns of a block)."""
     arrow = schema.features(optional).arrow_schema
     with write_whole(out) as unfinished, pq.ParquetWriter(unfinished, arrow) as writer:
         for start, block in _blocks(dataset, dataset.column_names, "Writing", progress):
@@ -141,7 +146,8 @@ def work_folder(out: Path, work: str | Path | None) -> Path:
 
 @dataclass(frozen=True)
 class NegativesReport(Result):
-    """`short`: rows with fewer negatives than asked for; `excluded`: candidates left out, by reason."""
+    """`short`: rows with fewer negatives than asked for; `excluded`:
+    candidates left out, by reason."""
 
     rows: int
     negatives: int
@@ -166,14 +172,16 @@ def mine_negatives(  # noqa: PLR0913 (the options of the script)
     seed: int = 0,
     progress: bool = True,
 ) -> NegativesReport:
-    """Write the rows with a new column `hard_negatives`, best first, as Parquet; an old one is replaced.
+    """Write the rows with a new column `hard_negatives`, best first, as Parquet; an old one is
+    replaced.
 
     Args:
         dataset: in the parallel schema (`load_parallel`).
         encode: (texts, lang) -> (len(texts), d): an Echo checkpoint's `any_encoder`, or anybody's.
         pool: another such dataset, whose targets are the candidates; None: those of the dataset.
         k: negatives per row; a row has fewer if exclusions leave fewer of the best k + 27.
-        max_cosine: a candidate whose cosine with the row's target is above it counts as the same text.
+        max_cosine: a candidate whose cosine with the row's target is above it counts as the same
+            text.
         pool_size: candidates of each target language, drawn by `seed`, in memory; None is all.
         work: folder of embeddings (default: OUT.work); a stopped run resumes from it.
 
@@ -240,7 +248,8 @@ def mine_negatives(  # noqa: PLR0913 (the options of the script)
 
 @dataclass(frozen=True)
 class ConsistencyCounts(Result):
-    """By language of the snippets: rows kept and dropped, and the size of the pool; `share` kept of all rows."""
+    """By language of the snippets: rows kept and dropped, and the size of the pool;
+    `share` kept of all rows."""
 
     kept: dict[str, int]
     dropped: dict[str, int]
@@ -266,8 +275,10 @@ def filter_consistent(
 
     Args:
         dataset: in the parallel schema.
-        encode: (texts, lang) -> (len(texts), d); the papers use CodeRankEmbed; any SentenceTransformer works.
-        snippets: "source" or "target", the side that holds code or mathematics; the other one describes it.
+        encode: (texts, lang) -> (len(texts), d); the papers use CodeRankEmbed; any
+            SentenceTransformer works.
+        snippets: "source" or "target", the side that holds code or mathematics; the other one
+            describes it.
         pool_size: N, the number of snippets per language in the pool, in memory; None: all.
         work: folder of embeddings (default: OUT.work); a stopped run resumes from it.
 

@@ -1,26 +1,32 @@
-"""Split source code into sentence-sized snippets along its syntax tree (OS A.3 and ECHO A.1, Algorithm 1).
+"""Split source code into sentence-sized snippets along its syntax tree
+(OS A.3 and ECHO A.1, Algorithm 1).
 
     python train_scripts/corpora/source_code.py src/ tools/run.py --language python --out snippets.jsonl
 
-Snippets are adjacent byte ranges that together form the file. Each has at most `max_size` non-blank characters and is
-"code" or "text" (comments, docstrings, and parts of strings that form their own snippet). Tree-sitter parses (pip
-install -e '.[corpora]'); `read_tree` turns its tree into adjacent leaves that contain every non-blank character.
+Snippets are adjacent byte ranges that together form the file. Each has at most `max_size` non-blank
+characters and is "code" or "text" (comments, docstrings, and parts of strings that form their own
+snippet). Tree-sitter parses (pip install -e '.[corpora]'); `read_tree` turns its tree into adjacent
+leaves that contain every non-blank character.
 
 The code follows Algorithm 1 with these corrections:
 
-- Line 14 expands only if the parent is a statement or declaration. As printed, a name inside an expression would never
-  leave its token, and no expression would be assembled; the paper's text says "recursively expand each snippet upward".
-  Here a snippet expands through any parent whose unvisited leaves fit, which also bounds the depth.
-- Line 15 joins a parent with its unvisited children, which need not be adjacent (`if a:` and `else:` around a long
-  body) and then do not form one range (line 30). Here each contiguous run becomes a snippet.
-- Line 27 merges any two neighbours that fit. As printed, it joins `return x` with the head of the next function. Here
-  two members of a list of statements are merged only if both are complete, and a comment or docstring outside a
-  complete statement is merged only with others of its kind, so that the two types stay correct. A comma, semicolon or
-  closing bracket joins what it ends, if that fits.
-- The paper does not mention tokens of more than `max_size` characters (a long comment, string or minified line). Here
-  they are split after the last line break within reach, otherwise after the last blank, otherwise after `max_size`
-  characters.
-- Line 28: blanks between two snippets belong to the first, but a line's indentation belongs to the line.
+- Line 14 expands only if the parent is a statement or declaration. As printed, a name inside an
+  expression would never leave its token, and no expression would be assembled; the paper's text
+  says "recursively expand each snippet upward". Here a snippet expands through any parent whose
+  unvisited leaves fit, which also bounds the depth.
+- Line 15 joins a parent with its unvisited children, which need not be adjacent (`if a:` and
+  `else:` around a long body) and then do not form one range (line 30). Here each contiguous run
+  becomes a snippet.
+- Line 27 merges any two neighbours that fit. As printed, it joins `return x` with the head of the
+  next function. Here two members of a list of statements are merged only if both are complete, and
+  a comment or docstring outside a complete statement is merged only with others of its kind, so
+  that the two types stay correct. A comma, semicolon or closing bracket joins what it ends, if that
+  fits.
+- The paper does not mention tokens of more than `max_size` characters (a long comment, string or
+  minified line). Here they are split after the last line break within reach, otherwise after the
+  last blank, otherwise after `max_size` characters.
+- Line 28: blanks between two snippets belong to the first, but a line's indentation belongs to the
+line.
 """
 
 import importlib
@@ -49,7 +55,8 @@ _CODE_IN_STRING = {"interpolation", "template_substitution", "string_interpolati
 
 
 class Leaf(NamedTuple):
-    """Bytes start to end without surrounding blanks; `node`: its node; `is_text`: (part of) a comment or string."""
+    """Bytes start to end without surrounding blanks; `node`: its node; `is_text`:
+    (part of) a comment or string."""
 
     start: int
     end: int
@@ -61,8 +68,9 @@ class Leaf(NamedTuple):
 class SourceTree:
     """Nodes in the order of the text, a parent before its children; entry 0 is the root.
 
-    `item`: a member of a list of siblings (a statement of a block), unlike a part with its own role (condition, body,
-    name) or punctuation. `prose`: (part of) a comment or a docstring. `leaves[first[n]:last[n]]` are the leaves of n.
+    `item`: a member of a list of siblings (a statement of a block), unlike a part with its own role
+    (condition, body, name) or punctuation. `prose`: (part of) a comment or a docstring.
+    `leaves[first[n]:last[n]]` are the leaves of n.
     """
 
     parent: list[int] = field(default_factory=list)
@@ -226,7 +234,8 @@ SUFFIXES = {
 
 
 class Snippet(NamedTuple):
-    """Bytes `start` to `end` of the file; `text` is their unchanged text, `kind` is "code" or "text"."""
+    """Bytes `start` to `end` of the file; `text` is their unchanged text,
+    `kind` is "code" or "text"."""
 
     start: int
     end: int
@@ -235,7 +244,8 @@ class Snippet(NamedTuple):
 
 
 class _Piece(NamedTuple):
-    """Bytes from one non-blank character to another: a leaf, a part of a leaf, or several merged leaves."""
+    """Bytes from one non-blank character to another:
+    a leaf, a part of a leaf, or several merged leaves."""
 
     start: int
     end: int
@@ -245,7 +255,8 @@ class _Piece(NamedTuple):
 
 
 def tidy(text: str) -> str:
-    """Format a snippet as a sentence: no common indentation, outer blanks or byte order mark; "\\n" line ends."""
+    """Format a snippet as a sentence: no common indentation, outer blanks or byte order mark;
+    "\\n" line ends."""
     text = text.removeprefix("\ufeff").replace("\r\n", "\n")
     return textwrap.dedent(text).strip()
 
@@ -259,7 +270,8 @@ def segment_code(source: str | bytes, language: str, *, max_size: int = MAX_SIZE
         max_size: most non-blank characters of a snippet.
 
     Returns:
-        Snippets in order: the first starts at 0, each starts at the end of the one before, the last ends with the file.
+        Snippets in order: the first starts at 0, each starts at the end of the one before, the last
+            ends with the file.
         A file of blanks has none.
 
     Raises:
@@ -305,8 +317,8 @@ def _expand_upward(tree: SourceTree, counts: array, max_size: int) -> list[int]:
     sizes = [counts[leaf.end] - counts[leaf.start] for leaf in tree.leaves]
     depths = [tree.depth[leaf.node] for leaf in tree.leaves]
     owners = [-1] * len(sizes)
-    # Unvisited leaves as a linked list (the last entry holds both ends): finding the rest of a parent takes max_size
-    # steps.
+    # Unvisited leaves as a linked list (the last entry holds both ends): finding the rest of a
+    # parent takes max_size steps.
     before = list(range(-1, len(sizes)))
     behind = list(range(1, len(sizes) + 2))
     deepest_first = sorted(range(len(sizes)), key=lambda number: -depths[number])
@@ -344,7 +356,8 @@ def _expand_upward(tree: SourceTree, counts: array, max_size: int) -> list[int]:
 
 
 def _joints(tree: SourceTree, counts: array, max_size: int) -> list[bool]:
-    """For each leaf, whether it may share a snippet with the leaf before it (line 27, see above)."""
+    """For each leaf, whether it may share a snippet with the leaf before it
+    (line 27, see above)."""
     joints = [False]
     sizes = [_size(tree, node, counts) for node in range(len(tree.parent))]
     for before, behind in pairwise(leaf.node for leaf in tree.leaves):
@@ -404,7 +417,8 @@ def _join(pieces: Iterable[_Piece], allowed: Callable[[_Piece, _Piece], bool]) -
 
 
 def _snap(data: bytes, pieces: list[_Piece]) -> Iterator[Snippet]:
-    """Lines 28 to 32: assign the blanks between pieces, and at both ends of the file, to one of them."""
+    """Lines 28 to 32: assign the blanks between pieces, and at both ends of the file,
+    to one of them."""
     start = 0
     for piece, following in zip_longest(pieces, pieces[1:]):
         end = len(data)
@@ -423,11 +437,14 @@ def snippet_rows(
     on_bad: str = "error",
     progress: bool = True,
 ) -> Iterator[dict[str, Any]]:
-    """Yield one row per snippet: id ("path:start-end"), language, text (tidy), class ("code" or "text"), start, end.
+    """Yield one row per snippet: id ("path:start-end"), language, text (tidy), class ("code" or
+    "text"), start, end.
 
     Args:
-        paths: files, and folders whose files with the language's suffixes are read (sorted, recursively).
-        on_bad: for a file that cannot be read or is not UTF-8: "error", or "skip" with a warning that names it.
+        paths: files, and folders whose files with the language's suffixes are read
+            (sorted, recursively).
+        on_bad: for a file that cannot be read or is not UTF-8: "error", or "skip" with a warning
+            that names it.
 
     Raises:
         FileNotFoundError: no such path, or no file of the language.
@@ -468,7 +485,8 @@ def main(
         str, typer.Option(help="For files that cannot be read: error or skip.")
     ] = "error",
 ) -> None:
-    """Split source code along its syntax tree into sentence-sized snippets (OS A.3, Algorithm 1)."""
+    """Split source code along its syntax tree into sentence-sized snippets
+    (OS A.3, Algorithm 1)."""
     write_lines(snippet_rows(files, language, max_size=max_size, on_bad=on_bad), out)
 
 

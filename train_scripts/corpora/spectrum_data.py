@@ -1,12 +1,14 @@
-"""Documents for the recipes of spectrum-nano: English Bible chapters and news, news and topics in five languages.
+"""Documents for the recipes of spectrum-nano: English Bible chapters and news, news and topics in
+five languages.
 
     python train_scripts/corpora/spectrum_data.py CORPORA outputs/spectrum
 
-CORPORA holds bible.parquet (verse_id, lang, text, split), wmt_news.parquet (src, tgt_lang, source), ntrex.parquet
-(id, document, lang, text) and flores_sib.parquet (index_id, lang, category, text, split). The news tests do not mark
-their articles: 16 neighbouring sentences are a document there. Of SIB, each sentence is a document with its topic as
-the answer, once with the seven topics as choices and once without. spoken.jsonl has sentences for `hf-echo data speak`.
-Without CORPORA public text is downloaded after a question; the news tests are for research.
+CORPORA holds bible.parquet (verse_id, lang, text, split), wmt_news.parquet (src, tgt_lang, source),
+ntrex.parquet (id, document, lang, text) and flores_sib.parquet (index_id, lang, category, text,
+split). The news tests do not mark their articles: 16 neighbouring sentences are a document there.
+Of SIB, each sentence is a document with its topic as the answer, once with the seven topics as
+choices and once without. spoken.jsonl has sentences for `hf-echo data speak`. Without CORPORA
+public text is downloaded after a question; the news tests are for research.
 """
 
 import argparse
@@ -32,7 +34,8 @@ def bible_chapters(corpora: Path, split: str) -> pd.DataFrame:
 
 
 def news_windows(corpora: Path) -> pd.DataFrame:
-    """Of each news test the English of its largest language pair, without the texts of tests before it."""
+    """Of each news test the English of its largest language pair,
+    without the texts of tests before it."""
     rows = pd.read_parquet(corpora / "wmt_news.parquet")
     # The test of a year stands once for each language pair, with nearly the same English.
     largest = rows.groupby("source").tgt_lang.transform(lambda langs: langs.value_counts().index[0])

@@ -1,11 +1,13 @@
-"""Write the text that the vocabularies of docs/results.md are counted from: train parts of the parallel corpora.
+"""Write the text that the vocabularies of docs/results.md are counted from: train parts of the
+parallel corpora.
 
     python train_scripts/corpora/vocabulary_data.py CORPORA outputs/vocabulary/data
     hf-echo vocabulary count outputs/vocabulary/data/train_*.parquet --out outputs/vocabulary/counts.parquet
 
-Parallel text (pairs with English): NTREX, FLORES (SIB) and localisation. Monolingual text (lang, text): the Bibles. The
-parts that recipes/nano_real_dev.yaml keeps for measuring are left out, and every text that occurs in one of them; they
-are written as dev_flores, dev_ntrex and dev_bible (lang, text).
+Parallel text (pairs with English): NTREX, FLORES (SIB) and localisation. Monolingual text (lang,
+text): the Bibles. The parts that recipes/nano_real_dev.yaml keeps for measuring are left out, and
+every text that occurs in one of them; they are written as dev_flores, dev_ntrex and dev_bible
+(lang, text).
 """
 
 import argparse
@@ -29,7 +31,8 @@ def plain(texts: pd.Series) -> pd.Series:
 
 
 def pairs_with_english(table: pd.DataFrame) -> pd.DataFrame:
-    """Rows of equal id, English first; so English stands beside every language, as in a corpus of pairs."""
+    """Rows of equal id, English first; so English stands beside every language,
+    as in a corpus of pairs."""
     is_english = table.lang == ENGLISH
     english = table[is_english].rename(columns={"lang": "src_lang", "text": "src"})
     other = table[~is_english].rename(columns={"lang": "tgt_lang", "text": "tgt"})

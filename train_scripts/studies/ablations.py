@@ -1,17 +1,18 @@
-"""The ablations of ECHO (Tables 9 to 11 and 13) and OS (7.1 to 7.4) at nano size, our order beside the paper's.
+"""The ablations of ECHO (Tables 9 to 11 and 13) and OS (7.1 to 7.4) at nano size, our order beside
+the paper's.
 
     python train_scripts/studies/ablations.py --out outputs/ablations --seeds 2
     python train_scripts/studies/ablations.py --out outputs/ablations --tables margin pooling
     python train_scripts/studies/ablations.py --out outputs/ablations --tables vocabulary teacher --corpora CORPORA
 
-recipes/ablations.yaml has the rows, steps and the paper's figures. A row that is the same in two tables is trained
-once; a finished row is trained again only after its settings changed. Writes results.json and table.md in the output
-folder. Every row starts from the packaged echo-nano without two thirds of its layers; the whole model leaves too few
-errors to compare.
+recipes/ablations.yaml has the rows, steps and the paper's figures. A row that is the same in two
+tables is trained once; a finished row is trained again only after its settings changed. Writes
+results.json and table.md in the output folder. Every row starts from the packaged echo-nano without
+two thirds of its layers; the whole model leaves too few errors to compare.
 
-The tables of OS 14a, 14c and 16 take the steps of OS 4.5 from end to end, on languages that echo-nano was not trained
-on. They read CORPORA, a folder of parallel corpora, or public text; the others read the data of steps 0a and 0b of the
-recipe nano-real.
+The tables of OS 14a, 14c and 16 take the steps of OS 4.5 from end to end, on languages that
+echo-nano was not trained on. They read CORPORA, a folder of parallel corpora, or public text; the
+others read the data of steps 0a and 0b of the recipe nano-real.
 """
 
 import json
@@ -86,7 +87,8 @@ def fields_of(row: Row) -> dict[str, Any]:
 
 
 def split_dev(grid: Grid) -> None:
-    """FLORES of the languages that the extension calls base, and of its new ones, each with English."""
+    """FLORES of the languages that the extension calls base, and of its new ones,
+    each with English."""
     flores = pd.read_parquet(grid["row"]["overrides"]["dev_data"]["flores"])
     extension = grid["extension"]["overrides"]
     is_base = flores.lang.isin(extension["base_languages"])
@@ -118,7 +120,8 @@ def one_stage_figures(row: Row, grid: Grid, seed: int, out: Path) -> dict[str, f
 
 
 def shorten(tokenizer_file: Path, size: int) -> None:
-    """Keep the first tokens of a BPE whose ids are in the order of its merges: as if it had been trained to `size`."""
+    """Keep the first tokens of a BPE whose ids are in the order of its merges:
+    as if it had been trained to `size`."""
     content = json.loads(tokenizer_file.read_text(encoding="utf-8"))
     model = content["model"]
     too_many = len(model["vocab"]) - size
@@ -128,12 +131,13 @@ def shorten(tokenizer_file: Path, size: int) -> None:
 
 
 class Omnilingual:
-    """OS 4.5 from end to end: tokenizer, vocabulary adaptation, extension. Steps that rows share are made once.
+    """OS 4.5 from end to end: tokenizer, vocabulary adaptation, extension. Steps that rows share
+    are made once.
 
     Args:
-        kind: a kind of rows in the grid, such as `omnilingual`. out: folder of all steps. corpora: the parallel
-            corpora. start: encoder that the teacher starts from. whole: model that the teacher learns from, whose
-            decoder reads every encoder of the space.
+        kind: a kind of rows in the grid, such as `omnilingual`. out: folder of all steps. corpora:
+            the parallel corpora. start: encoder that the teacher starts from. whole: model that the
+            teacher learns from, whose decoder reads every encoder of the space.
     """
 
     def __init__(self, kind: Mapping[str, Any], out: Path, corpora: Path, start: Path, whole: str):
@@ -156,7 +160,8 @@ class Omnilingual:
     def trained(
         self, name: str, start: Path, *, seed: int, stage: str | None = None, **fields: Any
     ) -> Path:
-        """The folder of a stage of the grid (`teacher`, `adaptation`, `extension`) that was trained from `start`."""
+        """The folder of a stage of the grid (`teacher`, `adaptation`,
+        `extension`) that was trained from `start`."""
         step = self.kind[stage or name]
         folder = self.out / name
         place = {
@@ -197,7 +202,8 @@ class Omnilingual:
         return folder
 
     def adapted(self, vocabulary: int | None, steps: int | None, seed: int) -> Path:
-        """The student before the extension (OS 4.5.1): on a new tokenizer, trained for so many steps to read it."""
+        """The student before the extension (OS 4.5.1):
+        on a new tokenizer, trained for so many steps to read it."""
         if vocabulary is None:
             return self.teacher
         swapped = self.out / f"swapped-{vocabulary}"
@@ -222,7 +228,8 @@ class Omnilingual:
         return figures
 
     def measured(self, checkpoint: Path) -> dict[str, float]:
-        """xsim or xsim++, chrF++ by the whole model's decoder, tokens and sentences/s: BIBLE new, FLORES base."""
+        """xsim or xsim++, chrF++ by the whole model's decoder, tokens and sentences/s:
+        BIBLE new, FLORES base."""
         model, tokenizer = load_encoder(checkpoint, dtype="fp32")
         bible = pd.read_parquet(self.data / "dev_bible.parquet")
         verses = sorted(bible.id.unique())[: self.kind["bible_verses"]]
@@ -253,7 +260,8 @@ class Omnilingual:
         return figures
 
     def chrf(self, rows: Sequence[Row], encoder: Callable) -> float:
-        """Mean chrF++ into English over the other languages, of the first sentences that English has, too."""
+        """Mean chrF++ into English over the other languages,
+        of the first sentences that English has, too."""
         decoder = load_translator(self.whole, dtype="fp32")
         by_language = texts_by_language(rows)
         english = by_language.pop(ENGLISH)
@@ -321,7 +329,8 @@ def slashed(values: Iterable[Any]) -> str:
 
 
 def as_markdown(results: Mapping[str, Sequence[Row]]) -> str:
-    """A table of Markdown for each of the grid: mean (each seed), place; then the paper's figures and places."""
+    """A table of Markdown for each of the grid: mean (each seed), place;
+    then the paper's figures and places."""
     blocks = []
     for table, rows in results.items():
         columns = rows[0]["columns"]

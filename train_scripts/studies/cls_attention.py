@@ -1,11 +1,13 @@
-"""Attention of the CLS token: its entropy, a plot of it, and the value of trained pooling (MEXMA 5.6, Table 10, G).
+"""Attention of the CLS token: its entropy, a plot of it, and the value of trained pooling
+(MEXMA 5.6, Table 10, G).
 
     python train_scripts/studies/cls_attention.py MODEL a.txt fra_Latn b.txt eng_Latn
     python train_scripts/studies/cls_attention.py MODEL a.txt fra_Latn b.txt eng_Latn --plot out.html --beside OTHER
 
-Functions take a model with attentions (an EchoEncoder, any transformers encoder) and tokenized batches: dicts with
-input_ids and attention_mask (batch, seq), padded on either side. --plot draws the first --lines lines of both files,
-a row for each model and language, as MEXMA's Figures 7 to 10 do.
+Functions take a model with attentions (an EchoEncoder, any transformers encoder) and tokenized
+batches: dicts with input_ids and attention_mask (batch, seq), padded on either side. --plot draws
+the first --lines lines of both files, a row for each model and language, as MEXMA's Figures 7 to 10
+do.
 """
 
 import json
@@ -35,19 +37,22 @@ WordMask = Callable[[Batch], torch.Tensor]
 def cls_attention_entropy(
     model: Any, batches: Iterable[Batch], word_mask: WordMask | None = None
 ) -> dict[str, Any]:
-    """Entropy (nats, mean over texts) of the attention of the first token (CLS), by layer and head (MEXMA 5.6, G).
+    """Entropy (nats, mean over texts) of the attention of the first token (CLS), by layer and head
+    (MEXMA 5.6, G).
 
-    A head's entropy is computed per text, then averaged; the paper does not say so, but the entropy of averaged heads
-    would be larger.
+    A head's entropy is computed per text, then averaged; the paper does not say so, but the entropy
+    of averaged heads would be larger.
 
     Args:
-        word_mask: batch -> (batch, seq) bool, true for the text's own tokens. Without BOS, EOS and a prompt the
-            remaining weights are divided by their sum: only so can the entropy grow, as MEXMA's does (2.5 to 3.0).
+        word_mask: batch -> (batch, seq) bool, true for the text's own tokens. Without BOS, EOS and
+            a prompt the remaining weights are divided by their sum: only so can the entropy grow,
+            as MEXMA's does (2.5 to 3.0).
 
     Returns:
-        `entropy` of the last layer over its heads (the paper: LaBSE 3.4, MEXMA 2.5); `uniform`: ln(tokens), the largest
-        possible; `heads`: (layers, heads) array. With `word_mask` also `entropy_of_words` (LaBSE 3.5, MEXMA 3.0) and
-        `uniform_of_words`, over the texts that have words.
+        `entropy` of the last layer over its heads (the paper: LaBSE 3.4, MEXMA 2.5); `uniform`:
+        ln(tokens), the largest possible; `heads`: (layers, heads) array. With `word_mask` also
+        `entropy_of_words` (LaBSE 3.5, MEXMA 3.0) and `uniform_of_words`, over the texts that have
+        words.
 
     Raises:
         ValueError: no batches, or a text without tokens.
@@ -83,7 +88,8 @@ def cls_attention_entropy(
 def attention_on_words(
     model: Any, batches: Iterable[Batch], word_mask: WordMask
 ) -> list[np.ndarray]:
-    """Weights of CLS in the last layer on each text's own tokens, mean over heads; they sum to 1 (MEXMA G)."""
+    """Weights of CLS in the last layer on each text's own tokens, mean over heads;
+    they sum to 1 (MEXMA G)."""
     weights_of_texts = []
     for batch, weights in _cls_weights(model, batches):
         of_heads = weights[-1].mean(1)  # (batch, seq)
@@ -102,7 +108,8 @@ class PlotRow(NamedTuple):
 
 
 def attention_page(groups: Sequence[Sequence[PlotRow]]) -> str:
-    """An HTML page of groups of rows; a token's background is as strong as its weight, the largest of its row full."""
+    """An HTML page of groups of rows; a token's background is as strong as its weight,
+    the largest of its row full."""
     lines = [
         "<!doctype html><meta charset='utf-8'><title>Attention of CLS</title>",
         "<style>body{font:14px sans-serif} b{display:inline-block;width:16em} span{padding:2px}</style>",
@@ -140,7 +147,8 @@ def _cls_weights(model: Any, batches: Iterable[Batch]) -> Iterator[tuple[dict, t
 
 
 def _entropy(weights: torch.Tensor) -> np.ndarray:
-    """Entropy over the last dimension of weights that need not sum to 1; a weight of 0 (padding) counts nothing."""
+    """Entropy over the last dimension of weights that need not sum to 1;
+    a weight of 0 (padding) counts nothing."""
     weights = weights / weights.sum(-1, keepdim=True)
     return torch.special.entr(weights).sum(-1).cpu().numpy()
 
@@ -149,9 +157,9 @@ def _entropy(weights: torch.Tensor) -> np.ndarray:
 def both_poolings(model: Any, batches: Iterable[Batch]) -> tuple[np.ndarray, np.ndarray]:
     """Embeddings with trained and with uniform pooling, (texts, d) each (MEXMA 5.6).
 
-    Trained: as the model pools. Uniform: the mean over all tokens of the attention mask, through the same projection.
-    An Echo model pools as its configuration says; of another model the last state of the first token is used, without
-    a pooling head.
+    Trained: as the model pools. Uniform: the mean over all tokens of the attention mask, through
+    the same projection. An Echo model pools as its configuration says; of another model the last
+    state of the first token is used, without a pooling head.
 
     Raises:
         ValueError: as `cls_attention_entropy`.
@@ -196,8 +204,8 @@ def compare_poolings(
 def relative_delta(trained: float, uniform: float) -> float | None:
     """100 (trained - uniform) / trained, as in MEXMA Table 10; None if the trained value is 0.
 
-    The paper's text says "relative change from the uniform to the CLS representation", but the printed figures divide
-    by the CLS value: xsim of LaBSE 2.02 and 0.92 gives -119.65.
+    The paper's text says "relative change from the uniform to the CLS representation", but the
+    printed figures divide by the CLS value: xsim of LaBSE 2.02 and 0.92 gives -119.65.
     """
     return 100 * (trained - uniform) / trained if trained else None
 
@@ -205,7 +213,8 @@ def relative_delta(trained: float, uniform: float) -> float | None:
 def _batches(
     model: Any, batches: Iterable[Batch]
 ) -> Iterator[tuple[dict, torch.Tensor, torch.Tensor]]:
-    """Yield (batch on the model's device, mask, place of the first token) with the model in evaluation mode."""
+    """Yield (batch on the model's device, mask, place of the first token) with the model in
+    evaluation mode."""
     texts = 0
     with evaluating(model):
         for batch in batches:

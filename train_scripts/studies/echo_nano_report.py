@@ -1,11 +1,13 @@
-"""How well models find everyday sentences, encyclopaedia and news: one table by group of languages and length.
+"""How well models find everyday sentences, encyclopaedia and news: one table by group of languages
+and length.
 
     python train_scripts/studies/echo_nano_report.py outputs/echo-nano/data hf_echo/pretrained/echo-nano CHECKPOINT
 
-The dev sets are those of the recipe echo-nano/00_data. Figures are percent wrong, X to English; an equal text is right.
-Each language is searched among the same number of English sentences: its own and, if it has fewer, others of the set.
-Means are over languages with at least 20 sentences; means by length are over sentences. A language that a model was not
-trained on is read with the prompt "Unspecified language".
+The dev sets are those of the recipe echo-nano/00_data. Figures are percent wrong, X to English; an
+equal text is right. Each language is searched among the same number of English sentences: its own
+and, if it has fewer, others of the set. Means are over languages with at least 20 sentences; means
+by length are over sentences. A language that a model was not trained on is read with the prompt
+"Unspecified language".
 """
 
 import hashlib
@@ -54,7 +56,8 @@ def in_order(ids: Iterable[Any]) -> list[Any]:
 
 
 def candidates(asked: list[str], every_id: list[str], number: int) -> list[str]:
-    """Ids to search: the first `number` of a language's own, filled up with others; the own ones come first."""
+    """Ids to search: the first `number` of a language's own, filled up with others;
+    the own ones come first."""
     pool = dict.fromkeys([*asked[:number], *every_id])
     return list(pool)[:number]
 
@@ -66,8 +69,8 @@ def search(
     margins: Sequence[str | None] = (None, "ratio"),
     cut: Sequence[int] = (),
 ) -> pd.DataFrame:
-    """One row for each sentence that is searched: lang, id, words (of the English) and wrong by each margin, and by the
-    cosine of the first so many dimensions (`cut`)."""
+    """One row for each sentence that is searched: lang, id, words (of the English) and wrong by
+    each margin, and by the cosine of the first so many dimensions (`cut`)."""
     english = english_of(rows)
     every_id = in_order(english.index)
     # Of each language: the ids that are searched, and those among which.
@@ -123,7 +126,8 @@ def by_length(
 
 
 def opened(name: str, texts: list[str]) -> Callable:
-    """The encoder of a folder, "minilm" or "tfidf" (fitted on `texts`); it names only languages that it knows."""
+    """The encoder of a folder, "minilm" or "tfidf" (fitted on `texts`);
+    it names only languages that it knows."""
     if name == "tfidf":
         return tfidf_encoder(texts)
     encode = loaded(name)

@@ -1,18 +1,21 @@
-"""Add three languages to a space that never saw them, with and without parts of the loss; print and write the table.
+"""Add three languages to a space that never saw them, with and without parts of the loss; print and
+write the table.
 
     python train_scripts/studies/extension_proof.py [outputs/nano-omni]
 
-The teacher is the nano recipe (stages 1 to 3) on seven languages of the built-in corpus. The extension then runs as it
-is and once for each of these ablations of OS 7.4: without MSE (Table 14b), without student -> teacher for new languages
-(Figure 3b), with the MSE weight (3a) or the scale (3c) of base languages for new ones. The teacher's tokenizer knows
-all languages here, so that there is no vocabulary to adapt (Table 14a): ablations.py does that on real text, and Table
-14c. xsim is over held-out meanings into English; chrF++ is that of the teacher's decoder, which no run changes. A
-finished run is not trained again. The program ends with an error if the new languages do not improve, if the old ones
-get worse, or if leaving out MSE does no harm.
+The teacher is the nano recipe (stages 1 to 3) on seven languages of the built-in corpus. The
+extension then runs as it is and once for each of these ablations of OS 7.4: without MSE (Table
+14b), without student -> teacher for new languages (Figure 3b), with the MSE weight (3a) or the
+scale (3c) of base languages for new ones. The teacher's tokenizer knows all languages here, so that
+there is no vocabulary to adapt (Table 14a): ablations.py does that on real text, and Table 14c.
+xsim is over held-out meanings into English; chrF++ is that of the teacher's decoder, which no run
+changes. A finished run is not trained again. The program ends with an error if the new languages do
+not improve, if the old ones get worse, or if leaving out MSE does no harm.
 
-Figure 3b (without student -> teacher, new languages stay bad) is printed but not required: for sentences of one small
-grammar MSE alone is enough. tests/stages/test_extension.py asserts it in a space of short embeddings, where MSE weighs
-little, because it grows with the square of their length.
+Figure 3b (without student -> teacher, new languages stay bad) is printed but not required: for
+sentences of one small grammar MSE alone is enough. tests/stages/test_extension.py asserts it in a
+space of short embeddings, where MSE weighs little, because it grows with the square of their
+length.
 """
 
 from collections.abc import Sequence
@@ -51,7 +54,8 @@ SENTENCES = 50
 
 
 def train_teacher(out: Path) -> Path:
-    """Stages 1 to 3 on the base languages, with a tokenizer of all of them (a vocabulary is another proof)."""
+    """Stages 1 to 3 on the base languages, with a tokenizer of all of them
+    (a vocabulary is another proof)."""
     previous = None
     for path in find_recipes("nano")[:3]:
         data_options = read_yaml(path).get("data_options", {})
@@ -96,7 +100,8 @@ def against_the_paper(rows: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def measure(checkpoint: Path) -> dict[str, float]:
-    """xsim of the held-out meanings and chrF++ of the model's decoder, means over base and over new languages."""
+    """xsim of the held-out meanings and chrF++ of the model's decoder,
+    means over base and over new languages."""
     model, tokenizer = load_translator(checkpoint, dtype="fp32")
     tables: dict[str, Table] = {}
     evaluate_sets(

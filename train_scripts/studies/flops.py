@@ -1,15 +1,17 @@
-"""FLOPs of an encoder, a SONAR tower and a decoder, computed from their shapes (OS 9.1 "FLOPs Analysis", Figure 8).
+"""FLOPs of an encoder, a SONAR tower and a decoder, computed from their shapes (OS 9.1 "FLOPs
+Analysis", Figure 8).
 
     python train_scripts/studies/flops.py            # the grid of Figure 8
     python train_scripts/studies/flops.py MODEL      # one text of 20, 128 and 512 tokens, by an Echo or Llama model
 
-Contract: a `Stack` (the shape of Llama layers) and lengths in, floating-point operations out; no model runs. A
-multiply-add is two operations. Only matrix products count (linear layers, attention scores and values), as in
-torch.utils.flop_counter; norms, activations and rotary embeddings do not. The paper gives no formula; these are the
-usual ones. `hf-echo evaluate cost` measures the speed of real models.
+Contract: a `Stack` (the shape of Llama layers) and lengths in, floating-point operations out; no
+model runs. A multiply-add is two operations. Only matrix products count (linear layers, attention
+scores and values), as in torch.utils.flop_counter; norms, activations and rotary embeddings do not.
+The paper gives no formula; these are the usual ones. `hf-echo evaluate cost` measures the speed of
+real models.
 
-Causal attention counts the keys that a query sees, n (n + 1) / 2 pairs, as a key-value cache or a fused kernel
-computes them. An eager prefill computes the full square.
+Causal attention counts the keys that a query sees, n (n + 1) / 2 pairs, as a key-value cache or a
+fused kernel computes them. An eager prefill computes the full square.
 """
 
 from __future__ import annotations
@@ -27,8 +29,8 @@ import numpy as np
 class Stack:
     """Shape of a stack of Llama layers.
 
-    `vocabulary`: columns of the output head (0: no head). `embedding`: size of the sentence embeddings that an encoder
-    writes, or a tower or decoder reads (0: none).
+    `vocabulary`: columns of the output head (0: no head). `embedding`: size of the sentence
+    embeddings that an encoder writes, or a tower or decoder reads (0: none).
     """
 
     layers: int
@@ -42,7 +44,8 @@ class Stack:
 
     @classmethod
     def of(cls, config: Any) -> Stack:
-        """The shape of a LlamaConfig, EchoConfig or EchoDecoderConfig; raises ValueError for other configs."""
+        """The shape of a LlamaConfig, EchoConfig or EchoDecoderConfig;
+        raises ValueError for other configs."""
         missing = [
             name for name in _FIELDS.values() if not isinstance(getattr(config, name, None), int)
         ]
@@ -55,7 +58,8 @@ class Stack:
 
     @property
     def layer_weights(self) -> int:
-        """Number of weights in a layer's linear maps: query, key, value, output, and three in the feed-forward."""
+        """Number of weights in a layer's linear maps:
+        query, key, value, output, and three in the feed-forward."""
         query = self.hidden * self.heads * self.head_dim
         return 2 * query + 2 * self.key_weights(self.hidden) + 3 * self.hidden * self.feed_forward
 
@@ -78,7 +82,8 @@ _FIELDS = {
     "vocabulary": "vocab_size",
 }
 
-# OS Table 36 (Large, 1.5B); OS 9.1 (six layers of Llama 3.3 70B, 5B); the public configurations of Llama 3
+# OS Table 36 (Large, 1.5B); OS 9.1 (six layers of Llama 3.3 70B, 5B); the public configurations of
+# Llama 3
 OMNISONAR = Stack(16, 2048, 8192, 32, 8, 64, vocabulary=256_232, embedding=1024)
 SPECTRUM_TOWER = Stack(6, 8192, 28_672, 64, 8, 128, embedding=1024)
 LLAMA_3B = Stack(28, 3072, 8192, 24, 8, 128, vocabulary=128_256)
@@ -86,13 +91,15 @@ LLAMA_8B = Stack(32, 4096, 14_336, 32, 8, 128, vocabulary=128_256)
 
 
 def encoder_flops(stack: Stack, tokens: int) -> float:
-    """FLOPs to encode one text of `tokens` tokens (prompt included) bidirectionally and project its pooled state."""
+    """FLOPs to encode one text of `tokens` tokens (prompt included) bidirectionally and project its
+    pooled state."""
     _positive(tokens=tokens)
     return _bidirectional(stack, tokens) + 2 * stack.hidden * stack.embedding
 
 
 def tower_flops(stack: Stack, sentences: int) -> float:
-    """FLOPs of the SONAR tower on a document of `sentences` embeddings: a BOE is added, each vector is projected."""
+    """FLOPs of the SONAR tower on a document of `sentences` embeddings:
+    a BOE is added, each vector is projected."""
     _positive(sentences=sentences)
     return _bidirectional(stack, sentences + 1) + 2 * stack.embedding * stack.hidden * (
         sentences + 1
@@ -109,8 +116,9 @@ def decoder_flops(
     """FLOPs to generate `output` tokens greedily with a key-value cache, for one text.
 
     Args:
-        prompt: tokens that the decoder reads before the first generated one, at least a start token. The last
-            generated token is not read again; each generated token passes the output head once.
+        prompt: tokens that the decoder reads before the first generated one, at least a start
+            token. The last generated token is not read again; each generated token passes the
+            output head once.
         memory: number of vectors for cross-attention; 0 for a decoder-only model.
         memory_width: size of these vectors; None is the decoder's own.
     """
@@ -138,13 +146,14 @@ def spectrum_flops(
     tower: Stack = SPECTRUM_TOWER,
     decoder: Stack = LLAMA_3B,
 ) -> dict[str, float]:
-    """FLOPs of encoder, tower, decoder and total for a document of `document` tokens and an answer of `output` tokens.
+    """FLOPs of encoder, tower, decoder and total for a document of `document` tokens and an answer
+    of `output` tokens.
 
     Args:
         prompt: tokens of the decoder's own prompt.
         sentence_tokens: tokens per sentence; the paper assumes 20.
-        prefix_tokens: tokens that the encoder's layout adds to each sentence (CLS, language, end); 0 in the paper,
-            about seven for Echo.
+        prefix_tokens: tokens that the encoder's layout adds to each sentence (CLS, language, end);
+            0 in the paper, about seven for Echo.
     """
     _positive(document=document, sentence_tokens=sentence_tokens)
     # The last sentence may be shorter.
@@ -165,7 +174,8 @@ def spectrum_flops(
 
 
 class CostGrid(NamedTuple):
-    """FLOPs (documents, outputs), and `ratio` = `decoder_only` / `spectrum`, above 1 where Spectrum is cheaper."""
+    """FLOPs (documents, outputs), and `ratio` = `decoder_only` / `spectrum`,
+    above 1 where Spectrum is cheaper."""
 
     ratio: np.ndarray
     spectrum: np.ndarray
@@ -184,10 +194,11 @@ def cost_grid(
     prompt: int = 1,
     **spectrum: Any,
 ) -> CostGrid:
-    """Compute the heat map of OS Figure 8: FLOPs by document length and output length, both in tokens.
+    """Compute the heat map of OS Figure 8: FLOPs by document length and output length, both in
+    tokens.
 
-    The decoder-only model reads prompt and document in its context, so each generated token attends to all of it.
-    `spectrum`: arguments of `spectrum_flops`.
+    The decoder-only model reads prompt and document in its context, so each generated token attends
+    to all of it. `spectrum`: arguments of `spectrum_flops`.
     """
     shape = (len(documents), len(outputs))
     ours = np.zeros(shape)

@@ -1,7 +1,9 @@
-"""The monolithic baselines of Modular Sentence Encoders (4.1, B.1): all weights of an encoder learn from paraphrases.
+"""The monolithic baselines of Modular Sentence Encoders (4.1, B.1): all weights of an encoder learn
+from paraphrases.
 
-Full_m reads pairs in one language, a language for each batch; Full_c pairs whose two languages are drawn; Full_mc
-first the one, then the other. modular_trial.py trains and measures them beside the modular encoders.
+Full_m reads pairs in one language, a language for each batch; Full_c pairs whose two languages are
+drawn; Full_mc first the one, then the other. modular_trial.py trains and measures them beside the
+modular encoders.
 """
 
 from __future__ import annotations
@@ -28,15 +30,17 @@ BOTH = "full both"
 def cross_lingual_pairs(
     translations: Sequence[Mapping[str, Sequence[str]]], count: int, *, seed: int = 0
 ) -> list[Pair]:
-    """Paraphrase pairs of Full_c: "the language for each sentence in a paraphrase pair is randomly selected" (4.1).
+    """Paraphrase pairs of Full_c: "the language for each sentence in a paraphrase pair is randomly
+    selected" (4.1).
 
     Args:
-        translations: of each meaning, language -> its sentences; two of them are paraphrases of each other.
+        translations: of each meaning, language -> its sentences; two of them are paraphrases of
+            each other.
         count: number of pairs; the meanings are read again and again until there are so many.
 
     Returns:
-        Pairs of different sentences. Both languages are drawn evenly and may be equal; a meaning that has no two
-        different sentences gives none.
+        Pairs of different sentences. Both languages are drawn evenly and may be equal; a meaning
+        that has no two different sentences gives none.
     """
     rng = random.Random(seed)
     usable = []
@@ -67,11 +71,13 @@ def train_full(
     max_length: int = 128,
     seed: int = 0,
 ) -> None:
-    """Train all weights of an encoder by MNRL, one part after the other, and save it; the defaults are those of B.1.
+    """Train all weights of an encoder by MNRL, one part after the other, and save it; the defaults
+    are those of B.1.
 
     Args:
-        parts: name of a data set -> its pairs. A batch holds pairs of one set, drawn by their sizes: with a set for
-            each language every batch is monolingual (Full_m). Full_mc has two parts.
+        parts: name of a data set -> its pairs. A batch holds pairs of one set, drawn by their
+            sizes: with a set for each language every batch is monolingual (Full_m). Full_mc has two
+            parts.
     """
     model = SentenceTransformer(str(base), device="cpu")
     model.max_seq_length = max_length

@@ -3,10 +3,11 @@
     python train_scripts/studies/language_groups.py nano-omni/1_extension --by family --groups 4 --out outputs/groups
     python train_scripts/studies/language_groups.py RECIPE.yaml --groups-file groups.yaml --out OUT max_steps=1000
 
-RECIPE is any stage; each step trains it again on the languages of groups A, then A and B, and so on (English is always
-there), and measures its dev sets in every language. Groups are made by resource (training examples) or family, or read
-from a YAML file {A: [fra_Latn, ...], B: [...]}. Writes groups.yaml, table.json, table.md, heat.png (matplotlib).
-A step that is finished is not trained again.
+RECIPE is any stage; each step trains it again on the languages of groups A, then A and B, and so on
+(English is always there), and measures its dev sets in every language. Groups are made by resource
+(training examples) or family, or read from a YAML file {A: [fra_Latn, ...], B: [...]}. Writes
+groups.yaml, table.json, table.md, heat.png (matplotlib). A step that is finished is not trained
+again.
 """
 
 from collections import Counter
@@ -34,9 +35,10 @@ def group_languages(sizes: Mapping[str, float], by: str, groups: int) -> dict[st
 
     Args:
         sizes: language -> training examples.
-        by: "resource": sort by examples and cut into groups of similar length; A has most data. "family": A is the
-            family with most languages; the other families are added, largest first, to the group with fewest
-            languages. A language of unknown family is its own family.
+        by: "resource": sort by examples and cut into groups of similar length; A has most data.
+            "family": A is the family with most languages; the other families are added, largest
+            first, to the group with fewest languages. A language of unknown family is its own
+            family.
         groups: number of groups.
 
     Raises:
@@ -59,7 +61,8 @@ def group_languages(sizes: Mapping[str, float], by: str, groups: int) -> dict[st
         cuts = [round(number * len(order) / groups) for number in range(groups + 1)]
         return {name: order[start:end] for name, start, end in zip(names, cuts, cuts[1:])}
     members_of = {name: list(members) for name, members in zip(names, parts)}
-    # The families that are left go to the smallest group; A stays one family where there are others.
+    # The families that are left go to the smallest group; A stays one family where there are
+    # others.
     for family in parts[groups:]:
         smallest = min(names[1:] or names, key=lambda name: len(members_of[name]))
         members_of[smallest] += family
@@ -82,10 +85,12 @@ def group_table(
     groups: Mapping[str, Sequence[str]],
     measure: str = "xsim",
 ) -> Table:
-    """Table of OS Figure 4: one row per training step, one column per group (mean over its languages) and "All".
+    """Table of OS Figure 4: one row per training step, one column per group
+    (mean over its languages) and "All".
 
     Args:
-        by_step: step -> language -> value. Only languages with a value count; a group without any has no column.
+        by_step: step -> language -> value. Only languages with a value count; a group without any
+            has no column.
     """
     # A language without a group counts nowhere.
     group_of = {lang: name for name, members in groups.items() for lang in members}

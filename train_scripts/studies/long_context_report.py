@@ -1,13 +1,16 @@
-"""Find a paragraph or a document among its near misses: xsim and xsim++ by kind of negative (OS 10.2), a row a model.
+"""Find a paragraph or a document among its near misses: xsim and xsim++ by kind of negative
+(OS 10.2), a row a model.
 
     python train_scripts/studies/long_context_report.py MODEL [MODEL ...] --data outputs/nano-real-variants/paragraphs
 
---data holds dev_NAME.parquet of id, lang, sentences (long_context_data.py). --negatives sentences: one sentence of the
-English is swapped for one of its hard negatives, as in the paper's Belebele (Table 28); by rule, or with --published
-FILE those of the published xsim++ set of FLORES. --negatives documents: a sentence is dropped or replaced by another
-document's, or the order is shuffled, as in its IWSLT2017 (Table 29). Every model reads up to --max-length tokens,
-whatever it was trained on (rotary positions need no weights). A kind's figure is the percent of texts whose nearest
-neighbour was a negative of that kind; figures are means over languages. --out: tables as JSON.
+--data holds dev_NAME.parquet of id, lang, sentences (long_context_data.py). --negatives sentences:
+one sentence of the English is swapped for one of its hard negatives, as in the paper's Belebele
+(Table 28); by rule, or with --published FILE those of the published xsim++ set of FLORES.
+--negatives documents: a sentence is dropped or replaced by another document's, or the order is
+shuffled, as in its IWSLT2017 (Table 29). Every model reads up to --max-length tokens, whatever it
+was trained on (rotary positions need no weights). A kind's figure is the percent of texts whose
+nearest neighbour was a negative of that kind; figures are means over languages. --out: tables as
+JSON.
 """
 
 import json
@@ -43,10 +46,11 @@ Documents = dict[str, dict[str, list[str]]]  # language -> id -> sentences
 def paragraph_negatives(
     sentences: Sequence[str], negatives: Mapping[str, Sequence[tuple[str, str]]]
 ) -> list[Negative]:
-    """Make hard negatives (sentences, kind) of a paragraph: one sentence is swapped for a hard negative of it.
+    """Make hard negatives (sentences, kind) of a paragraph: one sentence is swapped for a hard
+    negative of it.
 
-    OS 10.2 makes its Belebele set so, from the hard negatives of FLORES' sentences. The paper does not say how many it
-    takes; here every hard negative of every sentence gives one paragraph.
+    OS 10.2 makes its Belebele set so, from the hard negatives of FLORES' sentences. The paper does
+    not say how many it takes; here every hard negative of every sentence gives one paragraph.
 
     Args:
         negatives: sentence -> its hard negatives (text, kind); a sentence without any stays.
@@ -63,7 +67,8 @@ def paragraph_negatives(
 def document_negatives(
     sentences: Sequence[str], others: Sequence[str], *, seed: int = 0, kinds: Sequence[str] = KINDS
 ) -> list[Negative]:
-    """Make hard negatives (sentences, kind) of a document, one of each kind that it allows (OS 10.2, IWSLT2017).
+    """Make hard negatives (sentences, kind) of a document, one of each kind that it allows
+    (OS 10.2, IWSLT2017).
 
     Args:
         sentences: of one document; `drop_...` and `shuffle` need at least two.
@@ -85,10 +90,11 @@ def evaluate_documents(
     documents: Mapping[str, Mapping[str, Sequence[str]]],
     negatives: Mapping[str, Sequence[tuple[Sequence[str], str]]],
 ) -> Table:
-    """`evaluate_xsim` of whole documents (language -> id -> sentences) with hard negative documents (by id).
+    """`evaluate_xsim` of whole documents (language -> id -> sentences) with hard negative documents
+    (by id).
 
-    Among unrelated documents the first sentence is enough to find a document; only negatives with the same first
-    sentence test whether the encoder reads all.
+    Among unrelated documents the first sentence is enough to find a document; only negatives with
+    the same first sentence test whether the encoder reads all.
     """
     rows = []
     for lang, of_language in documents.items():
@@ -146,7 +152,8 @@ def negatives_of_paragraphs(
 ) -> dict[str, list[Negative]]:
     """Id -> paragraphs with a sentence swapped, for each hard negative of each sentence.
 
-    The negatives of a sentence are up to five by rule, or those of a file of the published xsim++ set.
+    The negatives of a sentence are up to five by rule, or those of a file of the published xsim++
+    set.
     """
     sentences = list(
         dict.fromkeys(text for of_paragraph in english.values() for text in of_paragraph)
@@ -163,7 +170,8 @@ def negatives_of_paragraphs(
 
 
 def percent_by_kind(table: Table) -> dict[str, float]:
-    """Kind of negative -> percent of the texts that were taken for one, mean over the rows of a table."""
+    """Kind of negative -> percent of the texts that were taken for one,
+    mean over the rows of a table."""
     totals: dict[str, float] = {}
     for row in table.rows:
         for name, errors in row.items():

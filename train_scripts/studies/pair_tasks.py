@@ -1,9 +1,11 @@
-"""Pair classification and similarity on frozen embeddings (OS 6.2; MEXMA 4.2; Modular Sentence Encoders 4.3).
+"""Pair classification and similarity on frozen embeddings (OS 6.2; MEXMA 4.2; Modular Sentence
+Encoders 4.3).
 
     python train_scripts/studies/pair_tasks.py MODEL pairs.tsv
 
-The table has lang (or lang1 and lang2), text1, text2, and label (0 or 1: average precision of the cosine) or score
-(Spearman correlation of the cosine with it). mteb has the public tasks (`hf_echo.evaluation.benchmarks.mteb_model`).
+The table has lang (or lang1 and lang2), text1, text2, and label (0 or 1: average precision of the
+cosine) or score (Spearman correlation of the cosine with it). mteb has the public tasks
+(`hf_echo.evaluation.benchmarks.mteb_model`).
 """
 
 import math
@@ -31,7 +33,8 @@ def evaluate_pair_classification(encode: Encode, rows: Iterable[Mapping[str, Any
         rows: lang, text1, text2, label; for texts in two languages lang1 and lang2 instead of lang.
 
     Raises:
-        ValueError: no rows, a missing column, another label than 0 and 1, only one label in a language.
+        ValueError: no rows, a missing column, another label than 0 and 1, only one label in a
+            language.
     """
     table = []
     for name, cosines, labels in _pairs(encode, rows, "label"):
@@ -53,8 +56,9 @@ def evaluate_similarity(encode: Encode, rows: Iterable[Mapping[str, Any]]) -> Ta
     Args:
         rows: lang (or lang1 and lang2), text1, text2, score.
 
-    With several language pairs the notes have `multilingual` (the correlation over all pairs in one list) and
-    `language_bias` (mean of the pairs minus `multilingual`; Modular Sentence Encoders 4.3).
+    With several language pairs the notes have `multilingual` (the correlation over all pairs in one
+    list) and `language_bias` (mean of the pairs minus `multilingual`; Modular Sentence Encoders
+    4.3).
 
     Raises:
         ValueError: no rows, a missing column, fewer than two distinct scores in a language pair.

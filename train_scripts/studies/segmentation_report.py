@@ -1,11 +1,13 @@
-"""Boundary F1 of a segmenter by language, on FLORES and NTREX sentences put together. Needs hf-echo[segment].
+"""Boundary F1 of a segmenter by language, on FLORES and NTREX sentences put together. Needs
+hf-echo[segment].
 
     python train_scripts/studies/segmentation_report.py CORPORA --out outputs/segmentation.json
     python train_scripts/studies/segmentation_report.py CORPORA --model sat-12l-sm
 
-Documents are 3 to 8 sentences in the order of the table, the same in every language. Some "sentences" of FLORES and
-NTREX are two, which costs every segmenter the same few points of precision. Without known boundaries, OS A.1 measures
-the spread of sentence counts over languages (`count_consistency`) and BLEU of a round trip (`round_trip_bleu`).
+Documents are 3 to 8 sentences in the order of the table, the same in every language. Some
+"sentences" of FLORES and NTREX are two, which costs every segmenter the same few points of
+precision. Without known boundaries, OS A.1 measures the spread of sentence counts over languages
+(`count_consistency`) and BLEU of a round trip (`round_trip_bleu`).
 
 A segmenter is a callable (texts, lang) -> pieces of each text; see `hf_echo.data.segmentation`.
 """
@@ -50,7 +52,8 @@ class BoundaryResult(Result):
 def boundary_scores(
     documents: Sequence[Sequence[str]], segment: Segment, lang: str
 ) -> BoundaryResult:
-    """Join documents given as sentences, segment them, and compare the ends of the pieces, ignoring white space.
+    """Join documents given as sentences, segment them, and compare the ends of the pieces, ignoring
+    white space.
 
     Raises:
         ValueError: no documents, or a document without text.
@@ -80,7 +83,8 @@ def _inner_ends(pieces: Sequence[str]) -> set[int]:
 
 @dataclass(frozen=True)
 class ConsistencyResult(Result):
-    """Sentences per paragraph minus the mean over languages: `mean` by language, `std` over all paragraphs."""
+    """Sentences per paragraph minus the mean over languages:
+    `mean` by language, `std` over all paragraphs."""
 
     std: float
     paragraphs: int
@@ -90,7 +94,8 @@ class ConsistencyResult(Result):
 def count_consistency(
     paragraphs: Mapping[str, Sequence[str]], segment: Segment
 ) -> ConsistencyResult:
-    """Standard deviation of the sentence counts of parallel paragraphs; 0 is perfect (OS A.1, Figure 12).
+    """Standard deviation of the sentence counts of parallel paragraphs; 0 is perfect
+    (OS A.1, Figure 12).
 
     Args:
         paragraphs: language -> texts; texts with the same index are translations.
@@ -120,14 +125,16 @@ def round_trip_bleu(
     *,
     pivot: str = ENGLISH,
 ) -> Table:
-    """BLEU of paragraphs after segmentation, translation to the pivot and back, and joining (OS A.1).
+    """BLEU of paragraphs after segmentation, translation to the pivot and back, and joining
+    (OS A.1).
 
     Args:
         paragraphs: language -> texts.
         translate: (sentences, source_lang, target_lang) -> one translation per sentence.
 
     Returns:
-        One row per language: `lang`, `paragraphs`, `sentences`, `bleu` (0 to 100), `tokenizer`; and the mean BLEU.
+        One row per language: `lang`, `paragraphs`, `sentences`, `bleu` (0 to 100), `tokenizer`; and
+            the mean BLEU.
 
     Raises:
         ValueError: no paragraphs, the pivot among the languages, a translator that loses lines.

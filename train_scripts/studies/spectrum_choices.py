@@ -1,12 +1,13 @@
-"""Measure Spectrum on the multiple choice of OS 9.1 (Figure 9, Tables 21 and 22): accuracy by language.
+"""Measure Spectrum on the multiple choice of OS 9.1 (Figure 9, Tables 21 and 22): accuracy by
+language.
 
     python train_scripts/studies/spectrum_choices.py MODEL belebele --lang fra_Latn --lang swh_Latn
     python train_scripts/studies/spectrum_choices.py MODEL taxi1500 --path Taxi1500
     python train_scripts/studies/spectrum_choices.py MODEL speech_belebele --path 2M --english-path belebele
 
-Sets: belebele, speech_belebele, hellaswag, spoken_story_cloze, sib200, taxi1500. XHellaSwag and Spoken StoryCloze are
-measured after prefix training in the paper (3_prefix), the others after fine-tuning (4_tasks). Passages are cut into
-sentences by rules, topics are not.
+Sets: belebele, speech_belebele, hellaswag, spoken_story_cloze, sib200, taxi1500. XHellaSwag and
+Spoken StoryCloze are measured after prefix training in the paper (3_prefix), the others after
+fine-tuning (4_tasks). Passages are cut into sentences by rules, topics are not.
 """
 
 from collections.abc import Sequence
@@ -36,7 +37,8 @@ def decoder_ids(ids: Sequence[int], tokenizer: Any, size: int) -> list[int]:
 
 
 def prompted(choice: Choice, tokenizer: Any, size: int) -> Choice:
-    """The choice with the ids of its prompt as in fine-tuning: system prompt and chat template (Figure 7)."""
+    """The choice with the ids of its prompt as in fine-tuning:
+    system prompt and chat template (Figure 7)."""
     if not choice.prompt:
         return choice
     ids = written_prompt(Prompt(SYSTEMS[0], str(choice.prompt), "", []), tokenizer)

@@ -34,7 +34,8 @@ from hf_echo.utils.vectors import unit_length
 
 
 def asked(rows: pd.DataFrame, tokenizer: Any, size: int) -> list[Choice]:
-    """Topics after a prompt of fine-tuning, drawn by the row's number: the same for text and speech."""
+    """Topics after a prompt of fine-tuning, drawn by the row's number:
+    the same for text and speech."""
     choices = []
     for number, row in enumerate(rows.to_dict("records")):
         drawn = draw_prompt(row, np.random.default_rng(number))
@@ -51,7 +52,8 @@ def unit_vectors(embed: Embed, rows: pd.DataFrame) -> np.ndarray:
 
 
 def main() -> None:
-    """Of text and of speech: next sentences of English news, topics by a linear probe and by Spectrum."""
+    """Of text and of speech: next sentences of English news,
+    topics by a linear probe and by Spectrum."""
     from sklearn.linear_model import LogisticRegression
 
     parser = command_line(__doc__)

@@ -1,4 +1,5 @@
-"""What the studies share: their command line, dev sets and topics as rows, and an encoder that remembers."""
+"""What the studies share: their command line, dev sets and topics as rows,
+and an encoder that remembers."""
 
 import argparse
 import time
@@ -42,7 +43,8 @@ def topic_rows(
 
 
 class RememberingEncoder:
-    """(texts, lang) -> (texts, dimensions); each text of a language is encoded once. `seconds`: CPU of encoding."""
+    """(texts, lang) -> (texts, dimensions); each text of a language is encoded once. `seconds`:
+    CPU of encoding."""
 
     def __init__(self, encode: Callable[[list[str], str], Any]):
         self.encode = encode

@@ -1,17 +1,19 @@
-"""Curves of a token stage over its steps: alignment error rate, xsim++ and tagging (OS 10.1, Figure 11).
+"""Curves of a token stage over its steps: alignment error rate, xsim++ and tagging
+(OS 10.1, Figure 11).
 
     hf-echo train nano-omni/3_token save_steps=20 save_total_limit=20 train_data=PAIRS output_dir=RUN
     python train_scripts/studies/token_curves.py RUN --alignment ALIGNMENT.parquet --nway NWAY.parquet --out OUT
 
-RUN is the folder of the stage with its checkpoints. The curves begin with the model that RUN started from. Writes
-curves.json, curves.md and curves.png into OUT.
+RUN is the folder of the stage with its checkpoints. The curves begin with the model that RUN
+started from. Writes curves.json, curves.md and curves.png into OUT.
 
 - AER: mean over language pairs, last layer, itermax (`hf_echo.evaluation.tokens.alignment`).
 - xsim++: mean over the languages of NWAY (id, lang, text) into English, hard negatives by rule.
-- tagging: span F1 of a probe that learns English and is asked about the other languages, zero-shot. The paper takes
-  Massive: --tagging massive_slots --tagging-path FOLDER. Without these, tags are made from ALIGNMENT: an English word
-  with a capital (not the first one) is a NAME, one with a digit a NUMBER, and the words that it is linked to have its
-  tag. Every second pair trains. These tags are silver: compare the points of one curve, not with the paper.
+- tagging: span F1 of a probe that learns English and is asked about the other languages, zero-shot.
+  The paper takes Massive: --tagging massive_slots --tagging-path FOLDER. Without these, tags are
+  made from ALIGNMENT: an English word with a capital (not the first one) is a NAME, one with a
+  digit a NUMBER, and the words that it is linked to have its tag. Every second pair trains. These
+  tags are silver: compare the points of one curve, not with the paper.
 """
 
 import re
@@ -68,7 +70,8 @@ def first_model(run: Path) -> str:
 
 
 def silver_tags(words: Sequence[str]) -> list[str]:
-    """A tag for each word of an English sentence: NAME (a capital, not first, not "I"), NUMBER (a digit) or O."""
+    """A tag for each word of an English sentence:
+    NAME (a capital, not first, not "I"), NUMBER (a digit) or O."""
     tags = []
     for place, word in enumerate(words):
         if any(character.isdigit() for character in word):
@@ -85,10 +88,11 @@ def words_of(text: str, spans: np.ndarray) -> list[str]:
 
 
 def projected(pairs: Sequence[AlignedPair]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """(training rows, test rows) for `evaluate_tagging`: English of even pairs, the other language of odd pairs.
+    """(training rows, test rows) for `evaluate_tagging`: English of even pairs, the other language
+    of odd pairs.
 
-    Pairs without English are left out. A word of the other language takes the tag of the first English word with a
-    tag that it is linked to.
+    Pairs without English are left out. A word of the other language takes the tag of the first
+    English word with a tag that it is linked to.
     """
     train = []
     test = []

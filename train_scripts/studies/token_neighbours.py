@@ -2,9 +2,10 @@
 
     python train_scripts/studies/token_neighbours.py MODEL NWAY.parquet
 
-The four kinds, by the neighbour's sentence: the same sentence; another sentence of the same language; a translation
-(same id, another language); other. The paper calls the second kind "the same token" and the third "its equivalent", and
-groups "based on the sentence they belong to"; the data only tells the sentence.
+The four kinds, by the neighbour's sentence: the same sentence; another sentence of the same
+language; a translation (same id, another language); other. The paper calls the second kind "the
+same token" and the third "its equivalent", and groups "based on the sentence they belong to"; the
+data only tells the sentence.
 """
 
 import json
@@ -36,18 +37,20 @@ def token_neighbours(
     k: int = 5,
     seed: int = 0,
 ) -> dict[str, float]:
-    """Kinds of nearest neighbours (by cosine) of random tokens of one language among all tokens, last layer.
+    """Kinds of nearest neighbours (by cosine) of random tokens of one language among all tokens,
+    last layer.
 
-    The queries are `tokens_each` random tokens of each of the first `query_sentences` sentences in `query_lang`. The
-    states of all tokens are in memory. Texts longer than the model's limit are left out.
+    The queries are `tokens_each` random tokens of each of the first `query_sentences` sentences in
+    `query_lang`. The states of all tokens are in memory. Texts longer than the model's limit are
+    left out.
 
     Returns:
-        Percent of all neighbours by `KINDS`; the first four sum to 100, and `same_token` are those of `same_language`
-        with the query's vocabulary id. Numbers of queries and of tokens (pool).
+        Percent of all neighbours by `KINDS`; the first four sum to 100, and `same_token` are those
+        of `same_language` with the query's vocabulary id. Numbers of queries and of tokens (pool).
 
     Raises:
-        ValueError: a second row for one id and language, no sentence in `query_lang` or in another language, k tokens
-            or fewer.
+        ValueError: a second row for one id and language, no sentence in `query_lang` or in another
+            language, k tokens or fewer.
     """
     texts = texts_by_language(rows)
     if query_lang not in texts or len(texts) < 2:
@@ -100,7 +103,8 @@ def neighbour_shares(
         queries: (queries,) rows of the queries; none is its own neighbour.
     """
     indices = nearest_neighbours(states[queries], states, min(k + 1, len(states))).indices
-    # Move the query itself to the end. If more than k tokens equal it, it may not be among those found.
+    # Move the query itself to the end. If more than k tokens equal it, it may not be among those
+    # found.
     query_last = np.argsort(indices == queries[:, None], axis=1, kind="stable")[:, :k]
     neighbours = np.take_along_axis(indices, query_last, axis=1)  # (queries, k)
     same = facts[neighbours] == facts[queries][:, None]  # (queries, k, 3)

@@ -1,5 +1,6 @@
-"""Importance of each unit of an encoder: the mean square of its values, estimated from the weights that write it, times
-the squared norm of the weights that read it. Tensors are float64 on the CPU. `prune` cuts the model.
+"""Importance of each unit of an encoder: the mean square of its values, estimated from the weights
+that write it, times the squared norm of the weights that read it. Tensors are float64 on the CPU.
+`prune` cuts the model.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ Carried = dict[nn.Module, Tensor]
 
 
 def carried_by_weights(layout: Layout) -> Carried:
-    """Estimate the values from weights: inputs have length 1, the residual stream is that of `stream_by_weights`."""
+    """Estimate the values from weights: inputs have length 1,
+    the residual stream is that of `stream_by_weights`."""
     stream = stream_by_weights(layout)
     carried: Carried = {}
     for norm, _ in layout.sites(range(len(layout.layers))):
@@ -34,7 +36,8 @@ def carried_by_weights(layout: Layout) -> Carried:
 
 
 def hidden_scores(layout: Layout, layers: Sequence[int], carried: Carried) -> Tensor:
-    """(hidden_size,): importance of the dimensions of the residual stream; all norms of kept layers count equally."""
+    """(hidden_size,): importance of the dimensions of the residual stream;
+    all norms of kept layers count equally."""
     total = torch.zeros(())
     for norm, readers in layout.sites(layers):
         read = sum(_read(linear) for linear in readers)
@@ -44,7 +47,8 @@ def hidden_scores(layout: Layout, layers: Sequence[int], carried: Carried) -> Te
 
 
 def head_scores(attention: Attention, carried: Carried) -> Tensor:
-    """(key and value heads, query heads of each, head_dim): the values that a head adds to the residual stream."""
+    """(key and value heads, query heads of each, head_dim):
+    the values that a head adds to the residual stream."""
     score = carried[attention.output] * _read(attention.output)
     return score.view(attention.groups, attention.of_group, attention.head_dim)
 
@@ -55,7 +59,8 @@ def unit_scores(layer: Layer, carried: Carried) -> Tensor:
 
 
 def stream_by_weights(layout: Layout) -> Tensor:
-    """(hidden_size,), 1 on average: how strongly the weights write each dimension of the residual stream."""
+    """(hidden_size,), 1 on average: how strongly the weights write each dimension of the residual
+    stream."""
     stream = _shares(_read(layout.embeddings[0]))
     for layer in layout.layers:
         stream = stream + _shares(_written(layer.attention.output))

@@ -1,7 +1,9 @@
-"""Where the parts of an encoder stand: what writes and reads the residual stream, heads, feed-forward units.
+"""Where the parts of an encoder stand: what writes and reads the residual stream, heads,
+feed-forward units.
 
-Two shapes are known, by their modules and not by a list of models: Llama's (a norm before each block, rotary positions,
-a gated feed-forward block; also Mistral and Qwen) and BERT's (a norm after each block, learned positions; also XLM-R).
+Two shapes are known, by their modules and not by a list of models: Llama's (a norm before each
+block, rotary positions, a gated feed-forward block; also Mistral and Qwen) and BERT's
+(a norm after each block, learned positions; also XLM-R).
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ from ...modeling import EchoEncoder
 
 @dataclass
 class Attention:
-    """Self-attention: `groups` key and value heads, each for `of_group` query heads; `rotary`: pairs of values turn."""
+    """Self-attention: `groups` key and value heads, each for `of_group` query heads; `rotary`:
+    pairs of values turn."""
 
     query: nn.Linear
     key: nn.Linear
@@ -31,7 +34,8 @@ class Attention:
 
 @dataclass
 class Layer:
-    """A layer; `norms`: the one before attention and the one before the feed-forward block, with what reads them."""
+    """A layer; `norms`: the one before attention and the one before the feed-forward block,
+    with what reads them."""
 
     attention: Attention
     enter: list[nn.Linear]

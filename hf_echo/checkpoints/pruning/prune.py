@@ -6,9 +6,9 @@
     head_dim      queries and keys by nearest rotary frequency, values by importance
     feed-forward  units of the block
 
-The kept parts keep their order and weights. Norms are rescaled if the width shrinks, queries if head_dim shrinks. A
-shape equal to the source's gives the source, bit for bit. `layout` says which backbones can be cut in width; of the
-others, layers can be dropped.
+The kept parts keep their order and weights. Norms are rescaled if the width shrinks, queries if
+head_dim shrinks. A shape equal to the source's gives the source, bit for bit. `layout` says which
+backbones can be cut in width; of the others, layers can be dropped.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ from .shapes import fields_of, layers_to_keep, resolve_shape
 def prune(
     model: EchoEncoder | EchoForTranslation, shape: Mapping[str, int], *, importance: str = "weight"
 ) -> EchoEncoder | EchoForTranslation:
-    """Make a model whose encoder has this whole shape (`resolve_shape`); `model` stays as it is, a decoder too."""
+    """Make a model whose encoder has this whole shape (`resolve_shape`);
+    `model` stays as it is, a decoder too."""
     if isinstance(model, EchoEncoder):
         return _Cut.of(model, shape, importance).make()
     if not model.bottleneck and shape["hidden_size"] != model.config.hidden_size:
@@ -46,13 +47,15 @@ def prune(
 
 
 def rotary_pairs(source: int, count: int) -> Tensor:
-    """(count // 2,): pairs of a head of width `source` whose frequencies, theta^(-2i/d), are nearest to the new."""
+    """(count // 2,): pairs of a head of width `source` whose frequencies, theta^(-2i/d),
+    are nearest to the new."""
     old = torch.arange(count // 2) * source
     return (2 * old + count - 1) // (2 * count)
 
 
 class Selection(NamedTuple):
-    """What stays of a module: rows and columns of its weight (None: all), and the factor of the rest."""
+    """What stays of a module: rows and columns of its weight (None:
+    all), and the factor of the rest."""
 
     rows: Tensor | None = None
     columns: Tensor | None = None
@@ -90,7 +93,8 @@ class _Cut:
         reads_stream = Selection(columns=self.hidden)
         for module in (*layout.embeddings, layout.last[1]):
             self.selections[module] = reads_stream
-        # The mean square of the kept values is scale^2 times that of all, so a norm's outputs would grow by 1 / scale.
+        # The mean square of the kept values is scale^2 times that of all, so a norm's outputs would
+        # grow by 1 / scale.
         scale = float(measure.stream_by_weights(layout)[self.hidden].mean().sqrt())
         for norm, _ in layout.sites(range(len(layout.layers))):
             width = len(getattr(norm, "weight", self.hidden))
@@ -110,8 +114,9 @@ class _Cut:
     def _plan_attention(self, block: Attention, carried: measure.Carried | None) -> None:
         """Rows of values belong to a key and value head, columns of the output to a query head.
 
-        In a narrower head each pair stands for several, so products of queries and keys grow by old / new width; half
-        of that (as a power) is in the attention's own 1 / sqrt(width), the other goes to the queries.
+        In a narrower head each pair stands for several, so products of queries and keys grow by old
+        / new width; half of that (as a power) is in the attention's own 1 / sqrt(width), the other
+        goes to the queries.
         """
         kv, heads, values = self._heads(block, carried)
         turned = torch.arange(block.head_dim)
@@ -134,7 +139,8 @@ class _Cut:
     def _heads(
         self, block: Attention, carried: measure.Carried | None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """(kv,) key and value heads, (kv, group) query heads of each, (kv, head_dim) value dimensions of each."""
+        """(kv,) key and value heads, (kv, group) query heads of each,
+        (kv, head_dim) value dimensions of each."""
         heads = self.shape["num_attention_heads"]
         kv = self.shape.get("num_key_value_heads", heads)
         head_dim = self.shape.get("head_dim", block.head_dim)
@@ -196,7 +202,8 @@ class _Cut:
         return state
 
     def _new_names(self, modules: Mapping[str, nn.Module]) -> dict[str, str]:
-        """{old name: new name} of the weights that stay; the remaining layers are counted from 0."""
+        """{old name: new name} of the weights that stay;
+        the remaining layers are counted from 0."""
         layers = layer_list(self.encoder)
         prefix = next(name for name, module in modules.items() if module is layers)
         new_numbers = {str(old): new for new, old in enumerate(self.layers)}
@@ -239,14 +246,15 @@ def prune_checkpoint(
     decoder: Literal["keep", "drop"] = "keep",
     tokenizer: str | Path | None = None,
 ) -> dict[str, Any]:
-    """Prune the encoder of a checkpoint (OS 4.8), whose layout (training checkpoint, release, encoder) and dtype stay.
+    """Prune the encoder of a checkpoint (OS 4.8), whose layout
+    (training checkpoint, release, encoder) and dtype stay.
 
-    The configuration names the source under `pruned_from`. Optimizer and trainer state are not copied. Arguments as in
-    `hf-echo prune --help`; `shape` has fields of `shapes.FIELDS`.
+    The configuration names the source under `pruned_from`. Optimizer and trainer state are not
+    copied. Arguments as in `hf-echo prune --help`; `shape` has fields of `shapes.FIELDS`.
 
     Returns:
-        {"parameters_before", "parameters"} of the encoder, {"shape", "layers", "importance", "decoder"}, and of the
-        new tokenizer {"tokens", ...}.
+        {"parameters_before", "parameters"} of the encoder, {"shape", "layers", "importance",
+        "decoder"}, and of the new tokenizer {"tokens", ...}.
 
     Raises:
         FileNotFoundError: no checkpoint or no tokenizer there.

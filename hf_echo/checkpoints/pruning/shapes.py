@@ -1,6 +1,8 @@
-"""Shapes of smaller encoders: OS Table 36, "half", or given fields, checked against the model to be pruned.
+"""Shapes of smaller encoders: OS Table 36, "half", or given fields, checked against the model to be
+pruned.
 
-A shape is a dict of `FIELDS`; a missing field keeps the value of the source. No weight is read here.
+A shape is a dict of `FIELDS`; a missing field keeps the value of the source. No weight is read
+here.
 """
 
 from __future__ import annotations
@@ -69,7 +71,8 @@ def resolve_shape(
 
 
 def fields_of(config: EchoConfig | EchoDecoderConfig) -> list[str]:
-    """Those of FIELDS that the backbone has: BERT's heads have keys and values of their own, as wide as they divide."""
+    """Those of FIELDS that the backbone has: BERT's heads have keys and values of their own,
+    as wide as they divide."""
     return [name for name in FIELDS if getattr(config, name, None) is not None]
 
 
@@ -131,7 +134,8 @@ def check_rotation(config: EchoConfig | EchoDecoderConfig) -> None:
 
 
 def layers_to_keep(source: int, count: int) -> list[int]:
-    """The first, the last, the rest sampled uniformly (OS 4.8); 8 of 16 are 0 2 4 6 9 11 13 15; one is the first."""
+    """The first, the last, the rest sampled uniformly (OS 4.8); 8 of 16 are 0 2 4 6 9 11 13 15;
+    one is the first."""
     if count == 1:
         return [0]
     steps = count - 1
@@ -140,7 +144,8 @@ def layers_to_keep(source: int, count: int) -> list[int]:
 
 
 def half_shape(config: EchoConfig) -> dict[str, int]:
-    """The largest shape of at most half the parameters, all fields cut alike; head_dim and at least two layers stay."""
+    """The largest shape of at most half the parameters, all fields cut alike;
+    head_dim and at least two layers stay."""
     limit = encoder_parameters(config) / 2
     steps = range(1, 128)
 

@@ -15,7 +15,8 @@ PARTS = ("weight", "bias")
 
 
 def convert_blaser(file: str | Path, out: str | Path, *, license: str = SONAR_LICENSE) -> Path:
-    """Write BLASER 2.0 as a folder that `AutoModel` opens; ref or qe is read from the first layer's width.
+    """Write BLASER 2.0 as a folder that `AutoModel` opens; ref or qe is read from the first layer's
+    width.
 
     Raises:
         FileNotFoundError: no such file. ValueError: it is not BLASER 2.0, or holds pickled code.

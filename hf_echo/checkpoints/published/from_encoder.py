@@ -1,8 +1,10 @@
-"""Any pretrained encoder or language model as an Echo checkpoint: LaBSE, multilingual-e5, MEXMA, XLM-R, SmolLM2, ...
+"""Any pretrained encoder or language model as an Echo checkpoint: LaBSE, multilingual-e5, MEXMA,
+XLM-R, SmolLM2, ...
 
-A finished model, a SentenceTransformer, keeps its vectors: attention, pooling, Dense (as the projection), Normalize,
-prompts and longest text are its own, or it is refused by the name of what an Echo checkpoint cannot hold. Another model
-is the start of a training: it attends in both directions.
+A finished model, a SentenceTransformer, keeps its vectors: attention, pooling, Dense (as the
+projection), Normalize, prompts and longest text are its own, or it is refused by the name of what
+an Echo checkpoint cannot hold. Another model is the start of a training: it attends in both
+directions.
 """
 
 from __future__ import annotations
@@ -45,13 +47,14 @@ def convert_encoder(
 ) -> Path:
     """Write a pretrained text model as an Echo checkpoint, which every stage takes as its start.
 
-    Arguments as in `hf-echo convert encoder --help`; a new projection starts as (part of) the identity. The vectors of
-    a finished model are compared before they are written, unless an argument changes them.
+    Arguments as in `hf-echo convert encoder --help`; a new projection starts as (part of) the
+    identity. The vectors of a finished model are compared before they are written, unless an
+    argument changes them.
 
     Raises:
         FileNotFoundError: there is no model or tokenizer.
-        ValueError: the model is not a text model, needs code of its own, lacks weights or does not fit its tokenizer;
-            or its modules do what an Echo checkpoint cannot.
+        ValueError: the model is not a text model, needs code of its own, lacks weights or does not
+            fit its tokenizer; or its modules do what an Echo checkpoint cannot.
     """
     asked_part = part
     place, options, modules = open_source(source, taken_as)
@@ -128,7 +131,8 @@ def convert_encoder(
 def open_source(
     source: str | Path, taken_as: TakenAs | None
 ) -> tuple[str, dict[str, str], Modules | None]:
-    """(folder or Hub name, options of `from_pretrained`, the modules of a SentenceTransformer or None)."""
+    """(folder or Hub name, options of `from_pretrained`, the modules of a SentenceTransformer or
+    None)."""
     place = snapshot(source)
     options: dict[str, str] = {}
     if not Path(place).is_dir():
@@ -148,7 +152,8 @@ def convert_mexma(
     tokenizer: str | Path = XLM_R,
     license: str | None = None,
 ) -> Path:
-    """Write MEXMA (Janeiro et al., 2024): XLM-R large whose embedding is the state of its first token.
+    """Write MEXMA (Janeiro et al., 2024): XLM-R large whose embedding is the state of its first
+    token.
 
     Its repository holds the weights only: the tokenizer is that of xlm-roberta-large.
 

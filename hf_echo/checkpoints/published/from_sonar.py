@@ -70,7 +70,8 @@ def convert_sonar(
     decoder: str | Path | None = None,
     license: str | None = None,
 ) -> Path:
-    """Write SONAR's text encoder, and its decoder where given; arguments as in `hf-echo convert sonar --help`.
+    """Write SONAR's text encoder, and its decoder where given; arguments as in `hf-echo convert
+    sonar --help`.
 
     Raises:
         FileNotFoundError: a file is not there.
@@ -162,7 +163,8 @@ def _encoder(
 
 
 def _decoder_of_file(file: str | Path) -> Part:
-    """A decoder that stands alone: transformers asks for an encoder beside it, which gets no layers."""
+    """A decoder that stands alone: transformers asks for an encoder beside it,
+    which gets no layers."""
     tensors = read_weights(file)
     if not is_decoder(tensors):
         raise ValueError(f"{file} holds no decoder: give SONAR's text decoder")
@@ -230,7 +232,8 @@ def read_weights(file: str | Path) -> dict[str, Tensor]:
         fairseq2   {"model": {...}} or, since fairseq2 0.5, the tensors without that key
         fairseq    {"state_dict": {...}, "embed_tokens": a pickled nn.Embedding}
 
-    fairseq2 orders the special tokens pad, unk, bos, eos; fairseq and NLLB's tokenizer order them bos, pad, eos, unk.
+    fairseq2 orders the special tokens pad, unk, bos, eos; fairseq and NLLB's tokenizer order them
+    bos, pad, eos, unk.
     """
     # Where the tensors stand in a file of fairseq, and of fairseq2.
     checkpoint = load_torch(file, [nn.Embedding])

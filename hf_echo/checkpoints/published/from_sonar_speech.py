@@ -1,6 +1,8 @@
-"""SONAR's speech encoders (fairseq or fairseq2 file) as an EchoSpeechEncoder: conformer, attention pooling, projection.
+"""SONAR's speech encoders (fairseq or fairseq2 file) as an EchoSpeechEncoder: conformer, attention
+pooling, projection.
 
-The pooling starts from the embedding of one token at position 0, which never changes: it becomes the learned query.
+The pooling starts from the embedding of one token at position 0, which never changes: it becomes
+the learned query.
 """
 
 from __future__ import annotations
@@ -80,7 +82,8 @@ UNUSED = re.compile(f"{BOOKKEEPING.pattern}|{PRETRAINING}")
 def convert_sonar_speech(
     file: str | Path, out: str | Path, *, heads: int = HEADS, license: str = SONAR_LICENSE
 ) -> Path:
-    """Write a speech encoder of SONAR, a .pt file of fairseq (as published) or fairseq2, as an EchoSpeechEncoder.
+    """Write a speech encoder of SONAR, a .pt file of fairseq (as published) or fairseq2, as an
+    EchoSpeechEncoder.
 
     `heads` are those of the pooling.
 
@@ -141,7 +144,8 @@ def read_speech_weights(file: str | Path) -> dict[str, Tensor]:
 
 
 def start_of_pooling(embeddings: Tensor) -> Tensor:
-    """(width,) what the first layer reads: the token's embedding times sqrt(width), and the sinusoids of position 0."""
+    """(width,) what the first layer reads: the token's embedding times sqrt(width),
+    and the sinusoids of position 0."""
     width = embeddings.shape[1]
     position = torch.arange(width) >= width // 2  # sin(0), then cos(0)
     return embeddings[BOS] * width**0.5 + position.float()

@@ -1,8 +1,9 @@
-"""A speech encoder from a pretrained audio model: a transformers folder, or the omnilingual ASR encoders' file.
+"""A speech encoder from a pretrained audio model: a transformers folder, or the omnilingual ASR
+encoders' file.
 
-The file has the layout of fairseq2 (omniASR-W2V 300M to 7B, also the CTC and LLM models built on them). Its encoder is
-transformers' `Wav2Vec2Model` with layer norm before each block. The attention pooling on top is new, with random
-weights: stage `speech` trains it.
+The file has the layout of fairseq2 (omniASR-W2V 300M to 7B, also the CTC and LLM models built on
+them). Its encoder is transformers' `Wav2Vec2Model` with layer norm before each block. The attention
+pooling on top is new, with random weights: stage `speech` trains it.
 """
 
 from __future__ import annotations
@@ -121,7 +122,8 @@ def _from_file(file: Path, heads: int) -> Wav2Vec2Model:
 
 
 def config_of(tensors: Mapping[str, Tensor], heads: int, file: str | Path = "") -> Wav2Vec2Config:
-    """The configuration that the shapes of the tensors (transformers' names) show; strides are those of wav2vec 2.0."""
+    """The configuration that the shapes of the tensors (transformers' names) show;
+    strides are those of wav2vec 2.0."""
     with complete(file):
         convolutions = [tensors[f"feature_extractor.conv_layers.{i}.conv.weight"] for i in range(7)]
         width = tensors["feature_projection.projection.weight"].shape[0]

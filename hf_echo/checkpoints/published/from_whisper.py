@@ -1,7 +1,8 @@
-"""A speech encoder from Whisper: a transformers folder, or one of CTranslate2, which faster-whisper reads.
+"""A speech encoder from Whisper: a transformers folder, or one of CTranslate2, which faster-whisper
+reads.
 
-Only Whisper's encoder is taken. It reads log-mel frames of up to 30 seconds. The attention pooling on top is new, with
-random weights: stage `speech` trains it.
+Only Whisper's encoder is taken. It reads log-mel frames of up to 30 seconds. The attention pooling
+on top is new, with random weights: stage `speech` trains it.
 """
 
 from __future__ import annotations
@@ -117,7 +118,8 @@ def _split(name: str, tensor: Tensor) -> dict[str, Tensor]:
 
 
 def read_ctranslate2(file: Path) -> tuple[str, dict[str, np.ndarray]]:
-    """(name of the specification, variables by name) of a model.bin of CTranslate2, binary version 6."""
+    """(name of the specification, variables by name) of a model.bin of CTranslate2,
+    binary version 6."""
     content = file.read_bytes()
     place = 0
 

@@ -1,8 +1,9 @@
-"""What a published SentenceTransformer says beside its weights, and whether an Echo checkpoint can say the same.
+"""What a published SentenceTransformer says beside its weights, and whether an Echo checkpoint can
+say the same.
 
-sentence-transformers itself opens the folder, so that old names, layouts and defaults mean what they mean there.
-What an Echo checkpoint cannot hold is refused by its name; what this file does not know is found by
-`check_vectors`, which compares vectors of both.
+sentence-transformers itself opens the folder, so that old names, layouts and defaults mean what
+they mean there. What an Echo checkpoint cannot hold is refused by its name; what this file does not
+know is found by `check_vectors`, which compares vectors of both.
 """
 
 from __future__ import annotations
@@ -106,7 +107,8 @@ class Projection:
 
 
 def read_modules(place: str, attention: str) -> Modules | None:
-    """The modules of a SentenceTransformer in a folder or on the Hub; None without modules.json, or of an Echo model.
+    """The modules of a SentenceTransformer in a folder or on the Hub; None without modules.json, or
+    of an Echo model.
 
     Args:
         attention: "own" refuses code beside a model type of transformers; see `refuse_own_code`.
@@ -203,7 +205,8 @@ def refuse_adapter(place: str, subfolder: str) -> None:
 
 
 def refuse_own_code(place: str, attention: str, options: Mapping[str, str]) -> None:
-    """Raises ValueError for a model that needs code of its own; `options` are those of `from_pretrained`."""
+    """Raises ValueError for a model that needs code of its own;
+    `options` are those of `from_pretrained`."""
     values, _ = PreTrainedConfig.get_config_dict(place, **options)
     model_type = values.get("model_type")
     if model_type not in CONFIG_MAPPING:
@@ -217,7 +220,8 @@ def refuse_own_code(place: str, attention: str, options: Mapping[str, str]) -> N
 
 
 def refuse_module(place: str, class_name: str) -> None:
-    """Raises ValueError for a module that is not one of sentence-transformers, or that Echo checkpoints lack."""
+    """Raises ValueError for a module that is not one of sentence-transformers,
+    or that Echo checkpoints lack."""
     kind = class_name.rpartition(".")[2]
     if not class_name.startswith(LIBRARY):
         raise misfit(place, f"the module {class_name}, which is code of its own,")
@@ -243,7 +247,8 @@ def known_pooling(place: str, pooling: Any) -> str:
 def projection_of(place: str, modules: Sequence[nn.Module]) -> tuple[Projection | None, bool]:
     """(what the modules Dense compute, as one linear map; whether the embedding has length 1).
 
-    A Normalize in front of linear maps without a bias changes lengths alone, so it may be left out there.
+    A Normalize in front of linear maps without a bias changes lengths alone, so it may be left out
+    there.
     """
     projection = None
     normalizes = False
@@ -262,7 +267,8 @@ def projection_of(place: str, modules: Sequence[nn.Module]) -> tuple[Projection 
 
 
 def composed(first: Projection | None, second: nn.Linear, *, tanh: bool) -> Projection:
-    """One linear map that computes the same as `first` and then `second`; a tanh comes with a bias."""
+    """One linear map that computes the same as `first` and then `second`;
+    a tanh comes with a bias."""
     weight = second.weight.detach()
     bias = None if second.bias is None else second.bias.detach()
     if first is not None:

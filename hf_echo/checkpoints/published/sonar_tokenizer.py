@@ -1,4 +1,5 @@
-"""SONAR's tokenizer, NLLB's ids, as a `SonarTokenizer`: a token names the language (NllbTokenizer fixes one)."""
+"""SONAR's tokenizer, NLLB's ids, as a `SonarTokenizer`:
+a token names the language (NllbTokenizer fixes one)."""
 
 from __future__ import annotations
 
@@ -35,8 +36,8 @@ BPE = 2  # value of MODEL_TYPE
 
 @dataclass(frozen=True)
 class Pieces:
-    """All pieces but the control ones by id, pairs to merge (the first first), and the normalizer's charsmap, if
-    any."""
+    """All pieces but the control ones by id, pairs to merge (the first first), and the normalizer's
+    charsmap, if any."""
 
     words: list[str]
     merges: list[tuple[str, str]]
@@ -44,7 +45,8 @@ class Pieces:
 
 
 def read_sentencepiece(file: str | Path) -> Pieces:
-    """The pieces by the package sentencepiece, two fields from the bytes: transformers would need protobuf for them."""
+    """The pieces by the package sentencepiece, two fields from the bytes:
+    transformers would need protobuf for them."""
     from sentencepiece import SentencePieceProcessor
 
     content = Path(file).read_bytes()
@@ -64,7 +66,8 @@ def read_sentencepiece(file: str | Path) -> Pieces:
 
 
 def merges_of(words: list[str]) -> list[tuple[str, str]]:
-    """SentencePiece merges the pair whose union has the lowest id: every pair, ordered by that id."""
+    """SentencePiece merges the pair whose union has the lowest id:
+    every pair, ordered by that id."""
     numbers = {word: number for number, word in enumerate(words)}
     merges = []
     for word in words:
@@ -89,7 +92,8 @@ FILES = ("tokenizer.json", "sentencepiece.bpe.model")
 
 
 def read_tokenizer(name: str | Path, max_length: int) -> tuple[SonarTokenizer, list[str]]:
-    """(tokenizer, language codes) from a SentencePiece model, a tokenizer.json, or a folder or Hub name of NLLB."""
+    """(tokenizer, language codes) from a SentencePiece model, a tokenizer.json,
+    or a folder or Hub name of NLLB."""
     file = tokenizer_file(name)
     if file is None:
         raise FileNotFoundError(
@@ -104,7 +108,8 @@ def read_tokenizer(name: str | Path, max_length: int) -> tuple[SonarTokenizer, l
 
 
 def tokenizer_file(name: str | Path) -> Path | None:
-    """A file as it is; of a folder or Hub name its tokenizer.json or SentencePiece model, None without either."""
+    """A file as it is; of a folder or Hub name its tokenizer.json or SentencePiece model,
+    None without either."""
     name = snapshot(name)
     if Path(name).is_file():
         return Path(name)
@@ -120,7 +125,8 @@ def tokenizer_file(name: str | Path) -> Path | None:
 
 
 def build_tokenizer(pieces: Pieces, languages: list[str], max_length: int) -> SonarTokenizer:
-    """Ids: four special tokens, the pieces, the languages, three tokens that only the training data had."""
+    """Ids: four special tokens, the pieces, the languages, three tokens that only the training data
+    had."""
     vocabulary = {token: number for number, token in enumerate((*SPECIAL, *pieces.words))}
     backend = Tokenizer(
         models.BPE(vocab=vocabulary, merges=pieces.merges, unk_token="<unk>", fuse_unk=True)

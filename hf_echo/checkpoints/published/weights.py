@@ -1,4 +1,5 @@
-"""Tensors of published models: read without running code, renamed by tables, and compared with a model's parameters."""
+"""Tensors of published models: read without running code, renamed by tables,
+and compared with a model's parameters."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ BOOKKEEPING = re.compile(r"version$|_float_tensor$|\bpos_encoder\.|num_batches_t
 
 
 def load_torch(file: str | Path, classes: Sequence[type] = ()) -> dict[str, Any]:
-    """The dictionary in a .pt file, read without running code from it; `classes` may be in it beside tensors."""
+    """The dictionary in a .pt file, read without running code from it;
+    `classes` may be in it beside tensors."""
     if not Path(file).is_file():
         raise FileNotFoundError(f"no file {file}; give a checkpoint file (.pt)")
     try:
@@ -42,7 +44,8 @@ def load_torch(file: str | Path, classes: Sequence[type] = ()) -> dict[str, Any]
 
 
 def open_config(source: str | Path, types: Sequence[str], title: str) -> PreTrainedConfig:
-    """The configuration of a transformers folder or Hub name; `title` names the model in messages."""
+    """The configuration of a transformers folder or Hub name;
+    `title` names the model in messages."""
     place, _ = locate(source)
     config = read_pretrained(AutoConfig, source, place)
     if config.model_type not in types:
@@ -56,7 +59,8 @@ def open_config(source: str | Path, types: Sequence[str], title: str) -> PreTrai
 def open_whole(
     kind: type, source: str | Path, *, unused: str = r"$^", **options: Any
 ) -> PreTrainedModel:
-    """`kind.from_pretrained(source)`, whose weights must be complete but for names of the pattern `unused`."""
+    """`kind.from_pretrained(source)`, whose weights must be complete but for names of the pattern
+    `unused`."""
     place, _ = locate(source)
     model, report = read_pretrained(kind, source, place, output_loading_info=True, **options)
     for name in sorted(report["missing_keys"]):

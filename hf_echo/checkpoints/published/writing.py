@@ -24,7 +24,8 @@ SONAR_LICENSE = "cc-by-nc-4.0"  # of SONAR's text and speech encoders and of BLA
 def converted(
     out: str | Path, operation: str, values: Mapping[str, Any], **parents: str | Path | None
 ) -> Iterator[Path]:
-    """Gives an empty folder, which becomes `out`, with lineage and card, when the block ends; `parents` by role."""
+    """Gives an empty folder, which becomes `out`, with lineage and card, when the block ends;
+    `parents` by role."""
     with write_folder(out) as folder:
         yield folder
         named_parents = {role: name for role, name in parents.items() if name is not None}
@@ -33,7 +34,8 @@ def converted(
 
 
 def license_of_source(source: str | Path) -> str | None:
-    """The license in the README.md of a folder or Hub name; None for a file, or where there is none."""
+    """The license in the README.md of a folder or Hub name;
+    None for a file, or where there is none."""
     return None if Path(source).is_file() else license_of(snapshot(source))
 
 
@@ -50,7 +52,8 @@ def write_speech_encoder(  # noqa: PLR0913 (the sizes of a pooling, and where th
     license: str | None = None,
     seed: int = 0,
 ) -> Path:
-    """Write an EchoSpeechEncoder with `audio` and a pooling of three layers (OS 4.6) with random weights of `seed`."""
+    """Write an EchoSpeechEncoder with `audio` and a pooling of three layers (OS 4.6) with random
+    weights of `seed`."""
     sizes = dict(
         embedding_size=embedding_size, pooler_layers=pooler_layers, pooler_heads=pooler_heads
     )

@@ -1,8 +1,9 @@
-"""The built-in corpus: short n-way parallel sentences in ten languages and five scripts, for tests and demonstrations.
+"""The built-in corpus: short n-way parallel sentences in ten languages and five scripts, for tests
+and demonstrations.
 
-A grammar generated the rows: 8,000 meanings for training, 500 for development and 400 for tests, in random order. The
-splits hold out combinations (who does what to which thing where), not words. A hard negative differs from its sentence
-in one of `KINDS`.
+A grammar generated the rows: 8,000 meanings for training, 500 for development and 400 for tests, in
+random order. The splits hold out combinations (who does what to which thing where), not words. A
+hard negative differs from its sentence in one of `KINDS`.
 """
 
 from __future__ import annotations
@@ -86,7 +87,8 @@ def dev_set(
     languages: Sequence[str] = LANGUAGES,
     max_negatives: int = 5,
 ) -> tuple[Dataset, dict[str, list[tuple[str, str]]]]:
-    """`builtin_nway`, and for xsim++ the hard negatives (text, kind) of the English sentences by id (dev and test)."""
+    """`builtin_nway`, and for xsim++ the hard negatives
+    (text, kind) of the English sentences by id (dev and test)."""
     columns = _first(n, split, languages)
     negatives = (
         zip(columns["id"], columns["hard_negatives"], columns["kinds"]) if max_negatives else ()

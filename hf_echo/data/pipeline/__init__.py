@@ -1,7 +1,8 @@
-"""Data pipeline: a recipe (sources, filters, deduplication, sampling) turns raw parallel corpora into training data.
+"""Data pipeline: a recipe (sources, filters, deduplication, sampling) turns raw parallel corpora
+into training data.
 
-Rows pass through blocks on disk. A stopped run resumes at the first unfinished block. A recipe gives the same rows in
-one process and on a Ray cluster.
+Rows pass through blocks on disk. A stopped run resumes at the first unfinished block. A recipe
+gives the same rows in one process and on a Ray cluster.
 """
 
 from __future__ import annotations

@@ -1,10 +1,12 @@
 """Steps that compare rows, in DuckDB: key filters (deduplication), caps and samples.
 
-Each writes the rows whose number of copies is not one: 0 for a row that goes, more for one that a sample repeats.
+Each writes the rows whose number of copies is not one: 0 for a row that goes, more for one that a
+sample repeats.
 
-**Key filters.** A row stays if no earlier kept row has one of its keys. That is computed in rounds (Blelloch et al.
-2012, "Greedy sequential maximal independent set and matching are parallel on average"): a row that is the first of all
-its keys is kept, and rows that share a key with it go. A sequential pass decides the rest when few entries are left.
+**Key filters.** A row stays if no earlier kept row has one of its keys. That is computed in rounds
+(Blelloch et al. 2012, "Greedy sequential maximal independent set and matching are parallel on
+average"): a row that is the first of all its keys is kept, and rows that share a key with it go. A
+sequential pass decides the rest when few entries are left.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ COLUMN = np.uint64(0x9E3779B97F4A7C15)  # times the number of a column of keys; 
 
 
 def entries(step: Step, table: pa.Table) -> pa.Table:
-    """What a step compares: (key, row) for each key of each row that it concerns, or (key, row, rank) for a cap."""
+    """What a step compares: (key, row) for each key of each row that it concerns, or
+    (key, row, rank) for a cap."""
     rows = table["row"].to_numpy()
     mask = step.concerns(table)
     if step.kind == "groups":
@@ -43,14 +46,16 @@ def entries(step: Step, table: pa.Table) -> pa.Table:
     keys = np.array(step.work.keys(table), np.uint64)
     present = (keys != 0) & mask[:, None]
     if not getattr(step.work, "shared_keys", False):
-        # Another number for each column: equal keys of two columns are not compared with each other.
+        # Another number for each column: equal keys of two columns are not compared with each
+        # other.
         keys ^= np.arange(keys.shape[1], dtype=np.uint64) * COLUMN
     where, column = np.nonzero(present)
     return pa.table({"key": keys[where, column], "row": rows[where]})
 
 
 def compare(step: Step | Sampling, files: Sequence[Path], out: Path) -> None:
-    """Write (row, copies) of the rows with other than one copy, from `entries`, or for a sample from blocks of rows."""
+    """Write (row, copies) of the rows with other than one copy, from `entries`,
+    or for a sample from blocks of rows."""
     with duckdb.connect() as db:
         db.register("found", pyarrow.dataset.dataset([str(file) for file in files]))
         db.execute("CREATE TABLE changed (row UBIGINT, copies BIGINT)")
@@ -80,7 +85,8 @@ def _first_of_keys(db: duckdb.DuckDBPyConnection) -> None:
         CREATE TABLE open AS FROM every QUALIFY count(*) OVER (PARTITION BY key) > 1;
         DROP TABLE every;
     """)
-    # A round: a row that is the first of all its keys is kept, and the others with one of these keys go.
+    # A round: a row that is the first of all its keys is kept, and the others with one of these
+    # keys go.
     while db.execute("SELECT count(*) FROM open").fetchone()[0] > SEQUENTIAL:
         db.execute("""
             CREATE TEMP TABLE kept AS SELECT row FROM

@@ -5,7 +5,8 @@ steps:
   - filter: exact_duplicates        # a filter of hf_echo.data.pipeline.filters and its fields
     side: corpus
     except: {provenance: [dictionary]}
-  - keep: {target_lang: [eng_Latn]} # or drop; base, natural, code and emma_x stand for their languages
+  - keep: {target_lang: [eng_Latn]} # or drop; base, natural, code and emma_x stand for their
+    languages
   - score: outputs/nano/release      # a step that fills a column; the caller of `read_recipe` supplies its kind
 sampling: {method: temperature, exponent: 0.6, rows: 1000000}
 out: {shards: 4}
@@ -47,7 +48,8 @@ Maker = Callable[[dict[str, Any]], Any]
 
 @dataclass(frozen=True)
 class Where:
-    """Row filter ``keep: {column: values}``: keep rows with one of the values in every column; ``drop`` the others."""
+    """Row filter ``keep: {column: values}``: keep rows with one of the values in every column;
+    ``drop`` the others."""
 
     columns: Mapping[str, Sequence[str]]
     inverted: bool = False
@@ -58,10 +60,12 @@ class Where:
 
 @dataclass(frozen=True)
 class Step:
-    """A filter (see `hf_echo.data.pipeline.filters`), or a column step: ``add(table) -> table`` with the same rows.
+    """A filter (see `hf_echo.data.pipeline.filters`), or a column step: ``add(table) -> table``
+    with the same rows.
 
-    ``only`` and ``but`` (``except`` in YAML) map columns to values. The step ignores rows that do not have all of
-    ``only`` or have all of ``but``: it neither judges them nor compares other rows with them.
+    ``only`` and ``but`` (``except`` in YAML) map columns to values. The step ignores rows that do
+    not have all of ``only`` or have all of ``but``: it neither judges them nor compares other rows
+    with them.
     """
 
     name: str
@@ -93,7 +97,8 @@ def _all_of(table: pa.Table, wanted: Mapping[str, Sequence[str]]) -> np.ndarray:
 class Sampling:
     """Number of rows of each group (`hf_echo.data.sampling`); exactly ``rows`` rows in total.
 
-    A group with fewer rows than its share repeats them; the numbers of repetitions differ by at most one.
+    A group with fewer rows than its share repeats them; the numbers of repetitions differ by at
+    most one.
     """
 
     method: Literal["natural", "temperature"] = setting("how the groups share the rows")
@@ -131,13 +136,13 @@ def read_recipe(path: str | Path, makers: Mapping[str, Maker] | None = None) -> 
     """Read and check a YAML recipe: a file, or the name of one in the package (``languages_200``).
 
     Args:
-        makers: step name -> function that makes a column step from its mapping, for steps other than filters
-            (``score``).
+        makers: step name -> function that makes a column step from its mapping, for steps other
+            than filters (``score``).
 
     Raises:
         FileNotFoundError: no such file.
-        ValueError: an error in the recipe; one line names the file, the step, the wrong field and the nearest known
-            one.
+        ValueError: an error in the recipe; one line names the file, the step, the wrong field and
+            the nearest known one.
     """
     path = _find(str(path))
     values = read_yaml(path)
@@ -222,7 +227,8 @@ def _condition(value: Any, where: str) -> dict[str, list[str]]:
 
 
 def _codes(values: list[str]) -> list[str]:
-    """Language codes; a name of SUBSETS is replaced by its languages. Raises ValueError for an unknown code."""
+    """Language codes; a name of SUBSETS is replaced by its languages.
+    Raises ValueError for an unknown code."""
     codes = []
     for value in values:
         if value in SUBSETS:

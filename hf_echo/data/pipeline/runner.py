@@ -1,13 +1,13 @@
 """Run a data recipe: stages over blocks of rows on disk, then Parquet files, counts and statistics.
 
-The first stage reads the sources, and each step is a stage of its own. A stopped run of the same recipe resumes at the
-first unfinished block.
+The first stage reads the sources, and each step is a stage of its own. A stopped run of the same
+recipe resumes at the first unfinished block.
 
     OUT/data/train-00000-of-00004.parquet ...   counts.json counts.md stats.json stats.md recipe.yaml fitted.json
     OUT/.work/                                  during the run: a folder of blocks per stage
 
-A block is a Parquet file of the parallel schema with the columns origin and row (a number that grows over the whole
-corpus and never changes). An existing block is finished.
+A block is a Parquet file of the parallel schema with the columns origin and row
+(a number that grows over the whole corpus and never changes). An existing block is finished.
 """
 
 from __future__ import annotations
@@ -79,19 +79,20 @@ def run(
     overwrite: bool = False,
     fresh: bool = False,
 ) -> Outcome:
-    """Run a recipe into the folder ``out``; resume an earlier run of the same recipe that was stopped.
+    """Run a recipe into the folder ``out``; resume an earlier run of the same recipe that was
+    stopped.
 
     Args:
         executor: `LocalExecutor` (default) or `RayExecutor`; both give the same result.
-        on_bad_row: "error" stops at the first block with bad rows and names file and line (finished blocks stay);
-            "skip" drops them and lists them in counts.json.
+        on_bad_row: "error" stops at the first block with bad rows and names file and line
+            (finished blocks stay); "skip" drops them and lists them in counts.json.
         overwrite: replace the result of another recipe (or of changed sources) in ``out``.
         fresh: discard the work of a stopped run, or make a finished result again.
 
     Raises:
         FileNotFoundError: a source does not exist.
-        ValueError: bad rows; ``out`` holds another result, or a folder ``data`` that is no result; another run writes
-            into it; no row is left.
+        ValueError: bad rows; ``out`` holds another result, or a folder ``data`` that is no result;
+            another run writes into it; no row is left.
     """
     out = Path(out)
     executor = executor or LocalExecutor()
@@ -133,7 +134,8 @@ def _key(recipe: Recipe, units: Sequence[Unit], block: int) -> str:
 
 
 def _holds_result(out: Path, key: str, overwrite: bool) -> bool:
-    """Whether ``out/data`` is the result of this recipe. Raises ValueError if it may not be replaced."""
+    """Whether ``out/data`` is the result of this recipe.
+    Raises ValueError if it may not be replaced."""
     if not (out / "counts.json").exists():
         raise ValueError(f"{out / 'data'} was not made here: give another folder")
     is_same = read_json(out / "counts.json")["key"] == key
@@ -176,7 +178,8 @@ def _read(
 
 
 def read_blocks(unit: Unit, folder: Path, size: int, on_bad_row: str) -> None:
-    """Read one source into blocks ``u0003-00012.parquet``, then write its bad rows, if any, into ``u0003.json``."""
+    """Read one source into blocks ``u0003-00012.parquet``, then write its bad rows, if any,
+    into ``u0003.json``."""
     note = folder / f"u{unit.number:04d}.json"
     if note.exists():
         return
@@ -243,7 +246,8 @@ def _apply(step: Step | Sampling, before: Path, folder: Path, executor: Executor
 def _compared(
     step: Step | Sampling, title: str, files: Sequence[Path], folder: Path, executor: Executor
 ) -> Path:
-    """The file of (row, copies) that `compare` writes: of a sample from the blocks, of a filter from their entries."""
+    """The file of (row, copies) that `compare` writes:
+    of a sample from the blocks, of a filter from their entries."""
     entries_folder = folder / "compared"
     if isinstance(step, Step):
         entries_folder.mkdir(exist_ok=True)
@@ -314,7 +318,8 @@ def _tables(step: Step, files: Sequence[Path]) -> Iterator[pa.Table]:
 
 
 def _write_output(recipe: Recipe, last: Path, out: Path, key: str) -> None:
-    """Write the blocks of the last stage as files of nearly equal size, and what is told about them."""
+    """Write the blocks of the last stage as files of nearly equal size,
+    and what is told about them."""
     note = read_json(last / NOTE)
     steps = statistics.as_json(note["steps"])
     rows = steps[-1]["kept"]

@@ -1,7 +1,9 @@
-"""What a run tells: rows kept and dropped by each step, and statistics of parallel data (OS A.7, Table 34).
+"""What a run tells: rows kept and dropped by each step, and statistics of parallel data
+(OS A.7, Table 34).
 
-Statistics count, by provenance, pairs, directions (X to Y), source languages, target languages and characters. As in
-the paper, code and mathematics are counted by the side with natural language (Code/Math -> Eng, Eng -> Code).
+Statistics count, by provenance, pairs, directions (X to Y), source languages, target languages and
+characters. As in the paper, code and mathematics are counted by the side with natural language
+(Code/Math -> Eng, Eng -> Code).
 """
 
 from __future__ import annotations
@@ -68,7 +70,8 @@ def columns_with_values(files: Iterable[Path]) -> list[str]:
 
 
 def as_json(steps: Sequence[tuple[str, Directions]]) -> list[dict[str, Any]]:
-    """Rows in, kept and dropped of each step, in total and by direction; `steps` have the rows after each one."""
+    """Rows in, kept and dropped of each step, in total and by direction;
+    `steps` have the rows after each one."""
     reports = []
     before = steps[0][1]
     for name, after in steps:
@@ -95,7 +98,8 @@ def steps_table(steps: Sequence[Mapping[str, Any]]) -> str:
 
 
 def as_markdown(steps: Sequence[Mapping[str, Any]]) -> str:
-    """Two tables: the steps, and the rows of each direction (of the LINES largest) after each step."""
+    """Two tables: the steps, and the rows of each direction (of the LINES largest) after each
+    step."""
     read = steps[0]["directions"]
     by_size = sorted(read, key=lambda name: -read[name]["kept"])
     rows = []
@@ -109,7 +113,8 @@ def as_markdown(steps: Sequence[Mapping[str, Any]]) -> str:
 
 @dataclass(frozen=True)
 class Statistics:
-    """`directions`: a row for each provenance and direction, with its languages, pairs and characters."""
+    """`directions`: a row for each provenance and direction, with its languages,
+    pairs and characters."""
 
     directions: list[dict[str, Any]]
 
@@ -121,7 +126,8 @@ class Statistics:
         return cls([dict(zip(FIELDS, row)) for row in rows])
 
     def rows(self) -> list[dict[str, Any]]:
-        """One row per kind of data (the provenance; for code and mathematics also the direction), and the total."""
+        """One row per kind of data (the provenance;
+        for code and mathematics also the direction), and the total."""
         # Code and mathematics count by the side with natural language.
         ways = {(True, False): " to text", (False, True): " from text"}
         kinds: dict[str, list[dict[str, Any]]] = {}

@@ -1,6 +1,8 @@
-"""Read sources as blocks: each file (or Hub dataset, n-way folder, the built-in corpus) is one unit of reading.
+"""Read sources as blocks: each file (or Hub dataset, n-way folder, the built-in corpus) is one unit
+of reading.
 
-If reading a unit was stopped, it is read again from its start, but finished blocks are not written again.
+If reading a unit was stopped, it is read again from its start, but finished blocks are not written
+again.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ class Unit:
 
 
 def units_of(sources: Sequence[Mapping[str, Any]]) -> list[Unit]:
-    """The units of reading, in order. A folder of pair files has one unit per file, unless a limit spans the files."""
+    """The units of reading, in order. A folder of pair files has one unit per file,
+    unless a limit spans the files."""
     units: list[Unit] = []
     for source in sources:
         arguments = {key: value for key, value in source.items() if key not in ("path", "label")}
@@ -41,7 +44,8 @@ def units_of(sources: Sequence[Mapping[str, Any]]) -> list[Unit]:
         if parts:
             check_split(path, parts, split)
 
-        # A limit counts over all files, and an n-way folder may hold the languages of a text in several.
+        # A limit counts over all files, and an n-way folder may hold the languages of a text in
+        # several.
         has_nway = any(find_nway_columns(part.columns) for part in parts)
         if not files or has_nway or arguments.get("limit") is not None:
             identity = tuple(map(_identity, files))
@@ -67,7 +71,8 @@ def _readable(path: Path) -> Part | None:
 
 
 def read_unit(unit: Unit, bad: BadRows) -> Iterator[pa.Table]:
-    """Yield the good rows. A damaged file counts as one bad row; rows before the damage are read."""
+    """Yield the good rows. A damaged file counts as one bad row;
+    rows before the damage are read."""
     path = Path(unit.path)
     row = 0
     try:

@@ -1,7 +1,8 @@
 """FreeDict in the format of dictd: an index of headwords, and their entries in one packed file.
 
-A line of the index is ``headword<TAB>start<TAB>length``, numbers in base 64. An entry starts with the headword and its
-pronunciation; the lines below it hold translations, separated by commas or semicolons, and notes.
+A line of the index is ``headword<TAB>start<TAB>length``, numbers in base 64. An entry starts with
+the headword and its pronunciation; the lines below it hold translations, separated by commas or
+semicolons, and notes.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ PART_OF_SPEECH = re.compile(
 
 
 def read_freedict(files: Sequence[Files]) -> Rows:
-    """Pairs of words and short phrases, at most four words a side, with the package; English first."""
+    """Pairs of words and short phrases, at most four words a side, with the package;
+    English first."""
     for package in files:
         # dict-freedict-deu-eng: of the two languages one is English.
         first, second = package.origin.removeprefix("dict-freedict-").split("-")

@@ -7,9 +7,9 @@
     OUT/.sources.json        what each table was made from, with its SHA-256
     OUT/origins/             what was downloaded (see `origins`); it may be removed
 
-A source is read, then its test split is written, and when all test splits are there, every training table is written
-without their sentences. A source whose pins and tables are as before is not read again; a stopped download
-continues with the source at which it stopped.
+A source is read, then its test split is written, and when all test splits are there, every training
+table is written without their sentences. A source whose pins and tables are as before is not read
+again; a stopped download continues with the source at which it stopped.
 """
 
 from __future__ import annotations
@@ -43,11 +43,12 @@ BLOCK = 50_000  # rows held in memory
 def chosen_sources(
     names: Sequence[str] = (), license: License | None = None, languages: Sequence[str] = ()
 ) -> tuple[list[Source], list[str]]:
-    """The sources of these names (default: all) that the licence allows, and the codes of the languages.
+    """The sources of these names (default: all) that the licence allows, and the codes of the
+    languages.
 
     Raises:
-        ValueError: an unknown name or language, a source that the licence does not allow, or a language that no source
-            has.
+        ValueError: an unknown name or language, a source that the licence does not allow, or a
+            language that no source has.
     """
     # The words are ordered: each allows what the words before it allow.
     allowed = LICENSES[: LICENSES.index(license or "share-alike") + 1]
@@ -103,7 +104,8 @@ def download(
     languages: Sequence[str] = (),
     mirror: str | Path | None = None,
 ) -> dict[str, Any]:
-    """Download sources into the folder `out` (see the module); returns rows by table and what was held out or lacking.
+    """Download sources into the folder `out` (see the module); returns rows by table and what was
+    held out or lacking.
 
     Args:
         names: of the sources; default: all that the licence allows.
@@ -158,7 +160,8 @@ def _refuse_other_files(out: Path) -> None:
 
 
 def _is_done(out: Path, entry: dict[str, Any] | None, inputs: dict[str, Any]) -> bool:
-    """Whether the tables of a source are made from the same origins and are as they were written."""
+    """Whether the tables of a source are made from the same origins and are as they were
+    written."""
     if entry is None or entry["inputs"] != inputs:
         return False
     return all(
@@ -246,7 +249,8 @@ def _different_rows(source: Source, files: list[Files], codes: set[str]) -> Iter
 
 
 def _write_tables(out: Path, work: Path, state: dict[str, Any], waiting: list[str]) -> None:
-    """Write the test splits of the sources that were read, then all training tables without their sentences."""
+    """Write the test splits of the sources that were read, then all training tables without their
+    sentences."""
     for name in waiting:
         facts = read_json(work / f"{name}.json")
         if facts["rows"]["test"]:
@@ -262,7 +266,8 @@ def _write_tables(out: Path, work: Path, state: dict[str, Any], waiting: list[st
                 rows = work / f"{name}.train.parquet"
                 before = 0
             elif state[name]["tests"] != digests:
-                # A test split has come since this table was written: its sentences leave the table now.
+                # A test split has come since this table was written: its sentences leave the table
+                # now.
                 facts = state[name]
                 rows = out / f"{name}.parquet"
                 before = facts["held_out"]

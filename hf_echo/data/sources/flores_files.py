@@ -1,4 +1,5 @@
-"""Sentences of FLORES-200: with topics in SIB-200, and the devtest split of which papers print their figures."""
+"""Sentences of FLORES-200: with topics in SIB-200, and the devtest split of which papers print
+their figures."""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ DEVTEST_COLUMNS = ("id", "lang", "text")
 
 
 def read_sib(files: Sequence[Files]) -> Rows:
-    """Rows (index_id, lang, category, text, split) of data/annotated/LANG/SPLIT.tsv; index_id names the sentence in all
-    languages."""
+    """Rows (index_id, lang, category, text, split) of data/annotated/LANG/SPLIT.tsv; index_id names
+    the sentence in all languages."""
     (repository,) = files
     for name in repository.matching("data/annotated/*/*.tsv"):
         _, _, folder, file = name.split("/")
@@ -31,7 +32,8 @@ def read_sib(files: Sequence[Files]) -> Rows:
 
 
 def read_devtest(files: Sequence[Files]) -> Rows:
-    """Rows (id, lang, text) of devtest/LANG.devtest; line n is the same sentence in all languages. All are test."""
+    """Rows (id, lang, text) of devtest/LANG.devtest; line n is the same sentence in all languages.
+    All are test."""
     (repository,) = files
     for name in repository.matching("*/devtest/*.devtest"):
         word = name.rsplit("/", 1)[1].removesuffix(".devtest")

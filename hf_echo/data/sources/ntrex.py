@@ -1,4 +1,5 @@
-"""NTREX: one file a language, line n of each is the same sentence; DOCUMENT_IDS.tsv has the document of each line."""
+"""NTREX: one file a language, line n of each is the same sentence;
+DOCUMENT_IDS.tsv has the document of each line."""
 
 from __future__ import annotations
 
@@ -13,8 +14,8 @@ COLUMNS = ("id", "document", "lang", "text")
 
 
 def read_ntrex(files: Sequence[Files]) -> Rows:
-    """Rows (id, document, lang, text). The second half of the documents is the test split: whole documents, so that no
-    test sentence has a neighbour in training."""
+    """Rows (id, document, lang, text). The second half of the documents is the test split: whole
+    documents, so that no test sentence has a neighbour in training."""
     (repository,) = files
     documents = [line.strip() for line in repository.lines("DOCUMENT_IDS.tsv")]
     in_order = list(dict.fromkeys(documents))

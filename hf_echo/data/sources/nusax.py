@@ -1,4 +1,5 @@
-"""NusaX-MT: one CSV file a split, one column a language; the first column is the number of the row."""
+"""NusaX-MT: one CSV file a split, one column a language;
+the first column is the number of the row."""
 
 from __future__ import annotations
 

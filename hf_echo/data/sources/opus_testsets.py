@@ -21,7 +21,8 @@ LABELS = lookup("""
     afb=afb_Arab arq=arq_Arab ber=ber_Latn got=got_Goth lad=lad_Latn lad_Hebr=lad_Hebr lzh=lzh_Hani lzh_Hans=lzh_Hani
     toki=tok_Latn toki_Latn=tok_Latn wuu=wuu_Hani wuu_Hans=wuu_Hani xal=xal_Cyrl yue_Hans=yue_Hant
 """)
-# Japanese is written in several scripts at once; a label names the one that prevails in the sentence.
+# Japanese is written in several scripts at once; a label names the one that prevails in the
+# sentence.
 LABELS |= {f"jpn_{script}": "jpn_Jpan" for script in ("Hani", "Hira", "Kana")}
 NO_LATIN = frozenset(
     {
@@ -52,7 +53,8 @@ BROKEN = 2021  # wmt_newstest/2021 mixes references with paragraphs: its two sid
 
 
 def tatoeba_code(label: str) -> str | None:
-    """The code of a label such as ``cmn_Hans``, ``fra`` or ``jpn_Hira``; None for transliterations."""
+    """The code of a label such as ``cmn_Hans``, ``fra`` or ``jpn_Hira``;
+    None for transliterations."""
     if label in LABELS:
         return LABELS[label]
     # A text in Latin script of a language with another one is a transliteration.
@@ -66,7 +68,8 @@ def tatoeba_code(label: str) -> str | None:
 
 
 def _tatoeba_pairs(repository: Files) -> Iterator[tuple[str, str, str, str]]:
-    """Pairs (language, text, language, text) of all releases, in alphabetical order of the codes."""
+    """Pairs (language, text, language, text) of all releases,
+    in alphabetical order of the codes."""
     known = set(repository.names)
     for name in repository.matching("datasets/helsinki_nlp/tatoeba/testsets/*.labels"):
         first = name.removesuffix(".labels")
@@ -94,7 +97,8 @@ def _tatoeba_pairs(repository: Files) -> Iterator[tuple[str, str, str, str]]:
 
 
 def read_tatoeba_challenge(files: Sequence[Files]) -> Rows:
-    """Pairs with English, English first. Of each language with 1,500 pairs 300 are the test split."""
+    """Pairs with English, English first. Of each language with 1,500 pairs 300 are the test
+    split."""
     (repository,) = files
     pairs_of: dict[str, dict[tuple[str, str], None]] = defaultdict(dict)
     for source_code, source, target_code, target in _tatoeba_pairs(repository):
@@ -141,7 +145,8 @@ def read_laser_tatoeba(files: Sequence[Files]) -> Rows:
 
 
 def read_tico19(files: Sequence[Files]) -> Rows:
-    """Rows (id, lang, text) of TICO-19. Half of the sentences, by a hash of the English, are the test split.
+    """Rows (id, lang, text) of TICO-19. Half of the sentences, by a hash of the English, are the
+    test split.
 
     A line whose English is not that of the others (some files have lines out of place) is left out.
     """
@@ -170,7 +175,8 @@ def read_tico19(files: Sequence[Files]) -> Rows:
 
 
 def read_wmt(files: Sequence[Files]) -> Rows:
-    """Pairs with English of the WMT news tests, with the test's name. 2020 to 2022 are the test split.
+    """Pairs with English of the WMT news tests, with the test's name. 2020 to 2022 are the test
+    split.
 
     2019 is left out, and English to Croatian of 2022: NTREX translates their English.
     """

@@ -1,7 +1,9 @@
-"""What the readers of sources share: one line of text, codes of languages, and a fair draw by a hash.
+"""What the readers of sources share: one line of text, codes of languages, and a fair draw by a
+hash.
 
-A reader takes the `Files` of the origins of its source and yields rows: whether the row belongs to the test split, then
-the values of the columns of its table. A table is n-way (a sentence's id, its language, its text) or of pairs.
+A reader takes the `Files` of the origins of its source and yields rows: whether the row belongs to
+the test split, then the values of the columns of its table. A table is n-way (a sentence's id, its
+language, its text) or of pairs.
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ def one_line(text: str) -> str:
 
 @cache
 def code_of(name: str, script: str | None = None) -> str | None:
-    """The NLLB code of a language by the name that a corpus gives it; None if `hf_echo.languages` does not know it.
+    """The NLLB code of a language by the name that a corpus gives it; None if `hf_echo.languages`
+    does not know it.
 
     A language that it knows in another script gets the code of this one.
     """

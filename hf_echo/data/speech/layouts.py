@@ -1,7 +1,9 @@
-"""Layouts of speech corpora: which tables a folder has, where their audio is, and what their folders say.
+"""Layouts of speech corpora: which tables a folder has, where their audio is, and what their
+folders say.
 
-Common Voice has `clips/` beside `train.tsv`, in one folder per language. FLEURS has tables without header in folders
-named by language. A `metadata.csv` belongs to an audiofolder of `datasets`, or to LJSpeech and its relatives.
+Common Voice has `clips/` beside `train.tsv`, in one folder per language. FLEURS has tables without
+header in folders named by language. A `metadata.csv` belongs to an audiofolder of `datasets`, or to
+LJSpeech and its relatives.
 """
 
 from __future__ import annotations
@@ -119,7 +121,8 @@ def audio_folders(file: Path) -> list[Path]:
 
 
 def columns_of_layout(file: Path, columns: Sequence[str], constants: Mapping[str, str]) -> Extra:
-    """Source, language and English text, which a table of Common Voice or FLEURS has in its folders, not in columns."""
+    """Source, language and English text, which a table of Common Voice or FLEURS has in its
+    folders, not in columns."""
     values: dict[str, str] = {}
     # What the folders say: the corpus, and for FLEURS the language.
     if (file.parent / "clips").is_dir():

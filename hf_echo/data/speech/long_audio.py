@@ -1,7 +1,9 @@
-"""Long audio: cut at pauses. Speech probability per frame (silero-vad, or energy), then SHAS's division.
+"""Long audio: cut at pauses. Speech probability per frame (silero-vad, or energy), then SHAS's
+division.
 
-`shas_pieces` divides a long audio at the frame where speech is least probable, trims the halves to speech, and repeats
-until every piece is short enough: the probabilistic divide and conquer of SHAS (Tsiamas et al. 2022, Algorithm 1).
+`shas_pieces` divides a long audio at the frame where speech is least probable, trims the halves to
+speech, and repeats until every piece is short enough: the probabilistic divide and conquer of SHAS
+(Tsiamas et al. 2022, Algorithm 1).
 """
 
 from __future__ import annotations
@@ -37,15 +39,17 @@ def audio_pieces(
     on_long: OnLong = "warn",
     name: str = "audio",
 ) -> Iterator[np.ndarray]:
-    """The pieces of an audio that an encoder reads, one after the other: the audio itself if it is short enough.
+    """The pieces of an audio that an encoder reads, one after the other: the audio itself if it is
+    short enough.
 
     A file is read in blocks, twice where it is split, so memory does not grow with its length.
 
     Args:
         audio: as `read_audio`.
         longest: seconds of the longest piece.
-        on_long: for longer audio, as `encode` has it for text: "warn" truncates it and logs a warning, "error"
-            raises, "split" gives pieces cut at pauses, whose embeddings the caller averages.
+        on_long: for longer audio, as `encode` has it for text: "warn" truncates it and logs a
+            warning, "error" raises, "split" gives pieces cut at pauses, whose embeddings the caller
+            averages.
 
     Raises:
         ValueError: as `read_audio`; `longest` too short, longer audio with "error".
@@ -96,7 +100,8 @@ def speech_spans(
     *,
     longest: float = LONGEST,
 ) -> list[tuple[int, int]]:
-    """(start, end) in samples of the pieces of speech, in order; silence before and after them is left out.
+    """(start, end) in samples of the pieces of speech, in order; silence before and after them is
+    left out.
 
     Args:
         audio: mono samples (n,), or blocks of them, as `audio_blocks` reads them.
@@ -124,7 +129,8 @@ def speech_spans(
 def shas_pieces(
     speech: np.ndarray, frame: float, *, longest: float = LONGEST, shortest: float = SHORTEST
 ) -> list[tuple[int, int]]:
-    """(start, end) in frames of pieces of at most `longest` seconds, trimmed to speech; none without speech.
+    """(start, end) in frames of pieces of at most `longest` seconds, trimmed to speech; none
+    without speech.
 
     `speech` is the (frames,) probability of speech in frames of `frame` seconds.
     """
@@ -159,7 +165,8 @@ def _trimmed(speech: np.ndarray, start: int, end: int) -> tuple[int, int]:
 
 
 def speech_probability(blocks: Iterable[np.ndarray], sampling_rate: int) -> np.ndarray:
-    """Probability of speech (frames of 32 ms,), by silero-vad if it is installed, else by the energy."""
+    """Probability of speech (frames of 32 ms,), by silero-vad if it is installed,
+    else by the energy."""
     by_frame = silero_speech if find_spec("silero_vad") else energy_speech
     return by_frame(_frames(blocks, sampling_rate))
 
@@ -180,8 +187,8 @@ def _frames(blocks: Iterable[np.ndarray], sampling_rate: int) -> Iterator[np.nda
 
 
 def energy_speech(frames: Iterable[np.ndarray]) -> np.ndarray:
-    """(frames,) of blocks (n, FRAME) of 16 kHz: a logistic function of the energy in dB, half way between background
-    and loud speech."""
+    """(frames,) of blocks (n, FRAME) of 16 kHz: a logistic function of the energy in dB, half way
+    between background and loud speech."""
     # Energy of each frame, averaged over a pause.
     power = np.concatenate([np.einsum("ij,ij->i", block, block) / FRAME for block in frames])
     smooth = np.convolve(power, np.ones(PAUSE) / PAUSE, mode="same")
@@ -195,7 +202,8 @@ def energy_speech(frames: Iterable[np.ndarray]) -> np.ndarray:
 
 
 def silero_speech(frames: Iterable[np.ndarray]) -> np.ndarray:
-    """(frames,) of blocks (n, FRAME) of 16 kHz by silero-vad, whose wheel has the model and which keeps its state."""
+    """(frames,) of blocks (n, FRAME) of 16 kHz by silero-vad,
+    whose wheel has the model and which keeps its state."""
     import torch
 
     model = _silero()

@@ -1,8 +1,8 @@
-"""`load_speech`: read speech from tables of paths, Common Voice, FLEURS and `datasets` into the speech schema;
-`refuse_kept`: no voice that measures is trained on.
+"""`load_speech`: read speech from tables of paths, Common Voice, FLEURS and `datasets` into the
+speech schema; `refuse_kept`: no voice that measures is trained on.
 
-An audio file is looked for beside its table and in the folders that corpora use: `clips/` (Common Voice),
-`audio/SPLIT/` (FLEURS), `audio/`, `wavs/`, `wav/`.
+An audio file is looked for beside its table and in the folders that corpora use: `clips/`
+(Common Voice), `audio/SPLIT/` (FLEURS), `audio/`, `wavs/`, `wav/`.
 """
 
 from __future__ import annotations
@@ -84,25 +84,32 @@ def load_speech(
     on_bad_row: str = "error",
     limit: int | None = None,
 ) -> Dataset:
-    """Read speech into the columns audio (not decoded), text and lang, and those of `OPTIONAL` that there are.
+    """Read speech into the columns audio (not decoded), text and lang, and those of `OPTIONAL` that
+    there are.
 
     Args:
-        path_or_name: a table of paths (.tsv, .jsonl) or a folder of them; a Common Voice folder (`clips/` beside
-            `train.tsv`), or a folder of several languages; a FLEURS folder (`fr_fr/train.tsv`, `fr_fr/audio/train/`);
-            a folder or file of Parquet with an audio column; a folder of `Dataset.save_to_disk`; a folder with
-            `metadata.csv`, of `datasets` (audiofolder) or LJSpeech; a dataset on the Hub; or a `Dataset`.
-        lang, source: of all rows, where the data have no column for it. `lang` may be a code or a name ("fr").
+        path_or_name: a table of paths (.tsv, .jsonl) or a folder of them; a Common Voice folder
+            (`clips/` beside `train.tsv`), or a folder of several languages; a FLEURS folder
+            (`fr_fr/train.tsv`, `fr_fr/audio/train/`); a folder or file of Parquet with an audio
+            column; a folder of `Dataset.save_to_disk`; a folder with `metadata.csv`, of `datasets`
+            (audiofolder) or LJSpeech; a dataset on the Hub; or a `Dataset`.
+        lang, source: of all rows, where the data have no column for it. `lang` may be a code or a
+            name ("fr").
         columns: schema name -> name in the data, for names other than the usual ones.
-        split: as in `load_parallel`; of Common Voice also "validated" and "other". None reads train, dev and test.
+        split: as in `load_parallel`; of Common Voice also "validated" and "other". None reads
+            train, dev and test.
         name: configuration of a Hub dataset.
-        on_bad_row: "error" raises with the first bad rows (file and line), "skip" drops them with one warning.
+        on_bad_row: "error" raises with the first bad rows (file and line), "skip" drops them with
+            one warning.
         limit: largest number of good rows.
 
-    In FLEURS the column `english` is the English sentence of the same number, if the folder `en_us` is there.
+    In FLEURS the column `english` is the English sentence of the same number, if the folder `en_us`
+    is there.
 
     Raises:
         FileNotFoundError: no such file, folder, split or Hub dataset.
-        ValueError: a missing column, an unknown language, a row without text or audio file, samples without rate.
+        ValueError: a missing column, an unknown language, a row without text or audio file, samples
+            without rate.
     """
     positive(limit)
     for column in columns or {}:
@@ -135,7 +142,8 @@ def _from_tables(
     columns: Mapping[str, str],
     constants: Mapping[str, str],
 ) -> Dataset:
-    """The rows of tables of paths, which `datasets` caches; a row whose audio file is missing is bad."""
+    """The rows of tables of paths, which `datasets` caches;
+    a row whose audio file is missing is bad."""
     later_columns = [name for name in OPTIONAL if name not in constants]
     plans = []
     identities = []
@@ -209,7 +217,8 @@ def find_columns(
     given: Sequence[str],
     where: str,
 ) -> dict[str, str]:
-    """Map the schema to the columns of a table; `given` are schema columns with values from elsewhere."""
+    """Map the schema to the columns of a table;
+    `given` are schema columns with values from elsewhere."""
     if "lang" in given and "lang" in found:
         raise ValueError(f"{where} has a column lang: leave lang out")
     mapping = {}
@@ -299,7 +308,8 @@ def _open_dataset(path: Path, label: str, split: str | None, name: str | None) -
 
 
 def _of_split(opened: Dataset | DatasetDict, label: str, split: str | None) -> Dataset:
-    """The rows of a split, which is a part of a `DatasetDict`, or a value of the column `split`; None: all rows."""
+    """The rows of a split, which is a part of a `DatasetDict`, or a value of the column `split`;
+    None: all rows."""
     from datasets import Dataset, concatenate_datasets
 
     if isinstance(opened, Dataset):
@@ -380,7 +390,8 @@ def _undecoded(dataset: Dataset, column: str, label: str) -> Dataset:
 
 
 def kept_for_measuring(source: str | None, speaker: str | None) -> str | None:
-    """Why a source or voice must not be trained on, or None if it may: measured voices are unheard in training."""
+    """Why a source or voice must not be trained on, or None if it may:
+    measured voices are unheard in training."""
     source = (source or "").lower()
     for kept in KEPT_SOURCES:
         if kept in source:
@@ -394,7 +405,8 @@ def kept_for_measuring(source: str | None, speaker: str | None) -> str | None:
 
 
 def refuse_kept(rows: Dataset, where: str = "the speech") -> None:
-    """Raises ValueError with the number of the first row of a voice or source that is kept for measuring."""
+    """Raises ValueError with the number of the first row of a voice or source that is kept for
+    measuring."""
     columns = (
         rows[name] if name in rows.column_names else [None] * len(rows)
         for name in ("source", "speaker")

@@ -1,8 +1,9 @@
 """Speech engines: espeak-ng, flite and festival as commands, each from its Debian package; Kokoro.
 
-An engine lists the voices that are installed, by language, and speaks a text with one of them. Speed is relative to
-the voice's own. Pitch is native in espeak-ng; for other engines the speech is made slower by that factor and played
-faster, which also changes the vocal tract, like another speaker.
+An engine lists the voices that are installed, by language, and speaks a text with one of them.
+Speed is relative to the voice's own. Pitch is native in espeak-ng; for other engines the speech is
+made slower by that factor and played faster, which also changes the vocal tract, like another
+speaker.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ ESPEAK_EFFECTS = (
     "demonic",
     "anikarobot",
 )
-# Voices of festival: language, Debian package, encoding of the text that it reads. A wrong encoding speaks silently
-# other words.
+# Voices of festival: language, Debian package, encoding of the text that it reads. A wrong encoding
+# speaks silently other words.
 FESTIVAL = {
     "kal_diphone": ("eng_Latn", "festvox-kallpc16k", "utf-8"),
     "ked_diphone": ("eng_Latn", "festvox-kdlpc16k", "utf-8"),
@@ -154,7 +155,8 @@ def _espeak(text: str, voice: str, speed: float, pitch: float) -> bytes:
 
 @cache
 def _espeak_voices() -> dict[str, list[str]]:
-    """Every language with every variant; regional forms (en-us, en-gb-scotland) are voices of one language."""
+    """Every language with every variant; regional forms (en-us,
+    en-gb-scotland) are voices of one language."""
     # Variants are voices, too, except those that are effects.
     variants = []
     for line in _lines("espeak-ng", "--voices=variant"):
@@ -239,7 +241,8 @@ ENGINES = {engine.name: engine for engine in _ENGINES}
 
 
 def missing_engines(names: Sequence[str]) -> list[str]:
-    """Of the engines of these names, how each that is not installed can be; unknown names are left out."""
+    """Of the engines of these names, how each that is not installed can be;
+    unknown names are left out."""
     problems = []
     for name in names:
         if name in ENGINES and not ENGINES[name].installed:
@@ -251,7 +254,8 @@ def open_engines(names: Sequence[str] = ()) -> list[Engine]:
     """The engines of these names; without names all that are installed.
 
     Raises:
-        ValueError: an unknown name. FileNotFoundError: an engine is not installed; the line names the Debian package.
+        ValueError: an unknown name. FileNotFoundError: an engine is not installed; the line names
+            the Debian package.
         ImportError: soundfile or soxr is not installed.
     """
     with extra("speech"):

@@ -1,7 +1,8 @@
-"""What `hf-echo data speak` speaks, and how: sentences with their English, and what a recording adds to a voice.
+"""What `hf-echo data speak` speaks, and how: sentences with their English, and what a recording
+adds to a voice.
 
-Sentences come from lines, n-way tables, pairs or tables of texts. A room, background noise and a narrow band each have
-a probability, by one seed.
+Sentences come from lines, n-way tables, pairs or tables of texts. A room, background noise and a
+narrow band each have a probability, by one seed.
 """
 
 from __future__ import annotations
@@ -52,14 +53,14 @@ def read_sentences(  # noqa: PLR0913 (the options of `hf-echo data speak`)
     """The different sentences of a file, in its order.
 
     Args:
-        path: lines of text (.txt, with `lang`); an n-way table (id, lang, text), which gives the English of each id; a
-            table with text, lang and perhaps english; or parallel text as `load_parallel` reads it, whose two sides
-            are both spoken.
+        path: lines of text (.txt, with `lang`); an n-way table (id, lang, text), which gives the
+            English of each id; a table with text, lang and perhaps english; or parallel text as
+            `load_parallel` reads it, whose two sides are both spoken.
         langs: only these languages.
         exclude: texts that are left out, in any language, such as those of a test set.
         shortest, longest: characters of a sentence; others are left out.
-        plain: only words of the letters A to Z with common punctuation, no code and no path, as in manuals that an
-            engine reads as a person does.
+        plain: only words of the letters A to Z with common punctuation, no code and no path, as in
+            manuals that an engine reads as a person does.
         most: so many sentences of each language, drawn at random by `seed`; None takes all.
         limit: the same for all languages together.
 
@@ -97,7 +98,8 @@ def read_sentences(  # noqa: PLR0913 (the options of `hf-echo data speak`)
 
 
 def _drawn(sentences: Sequence[Sentence], number: int, seed: int) -> set[Sentence]:
-    """So many sentences by their text, so that a longer file does not change what is drawn of the first lines."""
+    """So many sentences by their text, so that a longer file does not change what is drawn of the
+    first lines."""
     by_seed = sorted(
         sentences, key=lambda sentence: seeded_number(seed, sentence.text, sentence.lang)
     )
@@ -186,9 +188,11 @@ PEAK = (0.2, 0.9)
 def apply_effects(
     samples: np.ndarray, sampling_rate: int, effects: Effects, rng: np.random.Generator
 ) -> tuple[np.ndarray, list[str]]:
-    """(samples (n,) with a random loudness and effects, names of the effects). The same generator gives the same clip.
+    """(samples (n,) with a random loudness and effects, names of the effects). The same generator
+    gives the same clip.
 
-    The number of random draws does not depend on the effects, so a changed probability changes only its effect.
+    The number of random draws does not depend on the effects, so a changed probability changes only
+    its effect.
     """
     has_room, has_noise, has_band = rng.random(3) < (effects.room, effects.noise, effects.band)
     seconds = rng.uniform(*ROOM)
@@ -226,7 +230,8 @@ def _in_room(
 
 
 def _noise(length: int, sampling_rate: int, colour: float, rng: np.random.Generator) -> np.ndarray:
-    """White (colour 0) to brown noise (1): above 100 Hz the amplitude falls as frequency to the power of `colour`."""
+    """White (colour 0) to brown noise (1): above 100 Hz the amplitude falls as frequency to the
+    power of `colour`."""
     frequency = np.fft.rfftfreq(length, 1 / sampling_rate)
     spectrum = np.fft.rfft(rng.normal(size=length))
     return np.fft.irfft(spectrum / np.maximum(frequency, 100) ** colour, length)

@@ -1,8 +1,9 @@
-"""Bitext retrieval on all test sets of a folder: xsim, and xsim++ by rule, per set and language (OS 6.1); for a
-model with a decoder also its translations into English.
+"""Bitext retrieval on all test sets of a folder: xsim, and xsim++ by rule, per set and language
+(OS 6.1); for a model with a decoder also its translations into English.
 
-A set is a Parquet file as `hf-echo data download` writes them to OUT/test: n-way (id, lang, text), or pairs with the
-pivot language. `write_task_results` writes the figures in mteb's layout, one file per set.
+A set is a Parquet file as `hf-echo data download` writes them to OUT/test: n-way (id, lang, text),
+or pairs with the pivot language. `write_task_results` writes the figures in mteb's layout, one file
+per set.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ MEASURES = ("xsim", "xsimpp", "chrf", "bleu")
 
 
 def bitext_files(folder: str | Path, names: Sequence[str] = ()) -> dict[str, Path]:
-    """{name of the set: its Parquet file} of a folder, by name; with `names` only those, in this order.
+    """{name of the set: its Parquet file} of a folder, by name; with `names` only those, in this
+    order.
 
     Raises:
         FileNotFoundError: no Parquet file in the folder.
@@ -49,7 +51,8 @@ def bitext_files(folder: str | Path, names: Sequence[str] = ()) -> dict[str, Pat
 def read_bitext(file: Path) -> Texts:
     """{language: {id: text}} of a set: an n-way table, or pairs, whose numbers are then the ids.
 
-    Bad rows, such as those in languages without a code in this package, are left out with a warning that counts them.
+    Bad rows, such as those in languages without a code in this package, are left out with a warning
+    that counts them.
 
     Raises:
         ValueError: columns of neither; the message names the file.
@@ -69,7 +72,8 @@ def measure_bitext(
     train: str | Path | None = None,
     translate: Translate | None = None,
 ) -> Table:
-    """Search the English translation of each sentence of a set, by cosine, among those of its language.
+    """Search the English translation of each sentence of a set, by cosine, among those of its
+    language.
 
     Args:
         encode: (texts, lang) -> (len(texts), d).
@@ -77,16 +81,18 @@ def measure_bitext(
         languages: to measure, where the set has them; default: all beside English.
         limit: largest number of sentences of a language: the first ones.
         hard_negatives: also measure xsim++, with rule negatives of the English sentences.
-        train: file or folder of training text. A sentence that stands there in any of these languages is left out
-            (by letters and digits: `hf_echo.data.leaks`).
-        translate: the decoder, as in `evaluate_translation`; its chrF++ and BLEU into English are columns, too.
+        train: file or folder of training text. A sentence that stands there in any of these
+            languages is left out (by letters and digits: `hf_echo.data.leaks`).
+        translate: the decoder, as in `evaluate_translation`; its chrF++ and BLEU into English are
+            columns, too.
 
     Returns:
-        Table with the columns of `evaluate_xsim`, chrf and bleu with `translate`; its note `leaked` counts the
-        sentences left out, None without `train`.
+        Table with the columns of `evaluate_xsim`, chrf and bleu with `translate`; its note `leaked`
+        counts the sentences left out, None without `train`.
 
     Raises:
-        ValueError: the set has no English, none of the languages, or no sentence that training lacks.
+        ValueError: the set has no English, none of the languages, or no sentence that training
+            lacks.
     """
     if ENGLISH not in texts:
         raise ValueError(f"no rows in {ENGLISH}, into which the others are searched")
@@ -161,7 +167,8 @@ def _rows(
 
 
 def summary(tables: Mapping[str, Table]) -> Table:
-    """One row per set: languages, sentences per language, sentences left out, averages over languages."""
+    """One row per set: languages, sentences per language, sentences left out,
+    averages over languages."""
     rows = []
     for name, table in tables.items():
         counts = [row["count"] for row in table.rows]
@@ -184,9 +191,9 @@ def write_task_results(
 ) -> list[Path]:
     """Write OUT/results/MODEL/local/SET.json in mteb's layout, and what mteb writes beside them.
 
-    `main_score` and `accuracy` are 1 - xsim / 100 of the pair with English (mteb's own bitext tasks take F1 as main
-    score); `xsim` and `xsimpp` are percents, `chrf` and `bleu` sacrebleu's. The sets keep their own names,
-    since they are not mteb's tasks.
+    `main_score` and `accuracy` are 1 - xsim / 100 of the pair with English (mteb's own bitext tasks
+    take F1 as main score); `xsim` and `xsimpp` are percents, `chrf` and `bleu` sacrebleu's. The
+    sets keep their own names, since they are not mteb's tasks.
 
     Raises:
         ImportError: mteb is not installed.

@@ -1,15 +1,18 @@
-"""Multiple choice of Spectrum from the public sets (OS 9.1): documents in any language, everything else in English.
+"""Multiple choice of Spectrum from the public sets (OS 9.1): documents in any language, everything
+else in English.
 
     choices = load_choices("belebele", langs=["fra_Latn"], cut=rule_segmenter)
     choice_accuracy(model, tokenizer, encode, choices)       # hf_echo.evaluation.spectrum
 
 What the paper prints, by set:
 
-- XBelebele, Speech-XBelebele: question and choices stand in the prompt; the option **letter** of the lowest negative
-  log likelihood (NLL) wins. Speech has clips in place of the passage, without passages of FLEURS' training split.
+- XBelebele, Speech-XBelebele: question and choices stand in the prompt; the option **letter** of
+  the lowest negative log likelihood (NLL) wins. Speech has clips in place of the passage, without
+  passages of FLEURS' training split.
 - XHellaSwag, Spoken StoryCloze: the ending of the lowest NLL wins; no prompt.
-- SIB-200, Speech-SIB100, Taxi1500: the topics stand in the prompt of Figure 7. How an answer is chosen is not printed;
-  here the answer ("a. travel": ID and text, as Figure 7 asks for) of the lowest NLL wins. Texts are not cut.
+- SIB-200, Speech-SIB100, Taxi1500: the topics stand in the prompt of Figure 7. How an answer is
+  chosen is not printed; here the answer ("a. travel": ID and text, as Figure 7 asks for) of the
+  lowest NLL wins. Texts are not cut.
 """
 
 from __future__ import annotations
@@ -35,7 +38,8 @@ Cut = Callable[[Sequence[str], str], list[list[str]]]
 
 
 def letter_prompt(question: str, options: Sequence[str]) -> str:
-    """Question block, choices block and target format of OS 9.1, with the choices as "A: B: C: D:"."""
+    """Question block, choices block and target format of OS 9.1, with the choices as "A: B: C:
+    D:"."""
     lines = [f"{letter}: {option}" for letter, option in zip(LETTERS, options, strict=False)]
     return (
         f"Answer the question about the document.\n\nQuestion: {question}\n\n"
@@ -51,7 +55,8 @@ def topic_options(topics: Sequence[str]) -> list[str]:
 
 
 def topic_prompt(lang: str, topics: Sequence[str]) -> str:
-    """The prompt of Figure 7, with the name of the document's language where the package knows it."""
+    """The prompt of Figure 7, with the name of the document's language where the package knows
+    it."""
     try:
         name = f"{language(lang).name} "
     except ValueError:
@@ -74,20 +79,22 @@ def load_choices(
     as_text: bool = False,
     exclude: Collection[str] = (),
 ) -> list[Choice]:
-    """Questions of a public set about documents in `langs`; questions, options and prompts are English.
+    """Questions of a public set about documents in `langs`; questions, options and prompts are
+    English.
 
     Args:
         name, langs, split, path: as `load_benchmark`, of the shape "choices" or "topics".
-        english_path: local copy of the set with the English questions, if it is not `path`: that of Belebele for
-            "speech_belebele".
-        cut: (passages, language) -> sentences of each, such as `rule_segmenter`; None leaves them whole. Topics are
-            never cut (OS 9.1).
+        english_path: local copy of the set with the English questions, if it is not `path`: that of
+            Belebele for "speech_belebele".
+        cut: (passages, language) -> sentences of each, such as `rule_segmenter`; None leaves them
+            whole. Topics are never cut (OS 9.1).
         as_text: the spoken texts in place of the clips (the paper's T -> T beside S -> T).
-        exclude: sentences that no document may have: the training split of FLEURS for the speech sets.
+        exclude: sentences that no document may have: the training split of FLEURS for the speech
+            sets.
 
     Raises:
-        ValueError: a set of another shape, a document without its English question, another right answer than the
-            English question has, no spoken text, or nothing left.
+        ValueError: a set of another shape, a document without its English question, another right
+            answer than the English question has, no spoken text, or nothing left.
         FileNotFoundError: as `load_benchmark`.
     """
     sets = [set_name for set_name, spec in SETS.items() if spec.shape in ("choices", "topics")]
@@ -117,9 +124,11 @@ def cross_lingual_choices(
     cut: Cut | None = None,
     as_text: bool = False,
 ) -> list[Choice]:
-    """Documents of `rows` with question, options and answer of the English rows with the same id (OS 9.1, X-En).
+    """Documents of `rows` with question, options and answer of the English rows with the same id
+    (OS 9.1, X-En).
 
-    `letters`: the options stand in the prompt and their letters are scored; otherwise the options themselves.
+    `letters`: the options stand in the prompt and their letters are scored; otherwise the options
+    themselves.
     """
     questions = {row["id"]: row for row in english}
     choices = []
@@ -166,7 +175,8 @@ def topic_choices(rows: Iterable[Row], topics: Sequence[str] = SIB_TOPICS) -> li
 
 
 def spoken_topics(rows: Iterable[Row], clips: Mapping[tuple[str, str], Any]) -> list[Row]:
-    """Speech-SIB100 (OS 9.1): the rows of SIB-200 whose text FLEURS has as speech, with the clip as `text`.
+    """Speech-SIB100 (OS 9.1): the rows of SIB-200 whose text FLEURS has as speech, with the clip as
+    `text`.
 
     Args:
         clips: {(language, sentence): audio} of FLEURS; capitals and spaces do not matter.
@@ -185,7 +195,8 @@ def spoken_topics(rows: Iterable[Row], clips: Mapping[tuple[str, str], Any]) -> 
 def without_sentences(rows: Iterable[Row], sentences: Collection[str]) -> list[Row]:
     """The rows that have none of these sentences, whatever their capitals and spaces.
 
-    The paper leaves out of its speech sets what the training split of FLEURS has, which the speech encoder has heard.
+    The paper leaves out of its speech sets what the training split of FLEURS has, which the speech
+    encoder has heard.
     """
     excluded = {_same(text) for text in sentences}
     kept = []

@@ -5,10 +5,11 @@
 
     mteb.evaluate(EchoForMTEB("outputs/echo"), mteb.get_tasks(tasks=["Tatoeba"]))
 
-`write_results` writes what two pull requests need: results for embeddings-benchmark/results, the `ModelMeta` for mteb.
+`write_results` writes what two pull requests need: results for embeddings-benchmark/results, the
+`ModelMeta` for mteb.
 
-The prompt contains the language of a text if mteb names it; otherwise (two languages in one subset) texts are encoded
-as "Unspecified language".
+The prompt contains the language of a text if mteb names it; otherwise (two languages in one subset)
+texts are encoded as "Unspecified language".
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ def hub_style_name(model: str) -> str:
 class EchoForMTEB(AbsEncoder):
     """An Echo checkpoint, or any SentenceTransformer (folder or Hub name), as an mteb model.
 
-    The language of a subset chooses the prompt; mteb's own wrapper takes prompts by language for prompts of tasks.
+    The language of a subset chooses the prompt; mteb's own wrapper takes prompts by language for
+    prompts of tasks.
     """
 
     def __init__(self, model_name: str, revision: str | None = None, *, dtype: str = "auto"):
@@ -82,7 +84,8 @@ class EchoForMTEB(AbsEncoder):
 
 
 def language_of(task_metadata: TaskMetadata, hf_subset: str) -> str | None:
-    """The language of a subset ("fra-Latn", "ara-Arab") as "fra_Latn"; None for two languages or an unknown one."""
+    """The language of a subset ("fra-Latn", "ara-Arab") as "fra_Latn";
+    None for two languages or an unknown one."""
     names = task_metadata.hf_subsets_to_langscripts.get(hf_subset, [hf_subset])
     codes: set[str] = set()
     for name in names:
@@ -91,9 +94,11 @@ def language_of(task_metadata: TaskMetadata, hf_subset: str) -> str | None:
 
 
 def of_echo(name: str, model: Any, tokenizer: Any) -> dict[str, Any]:
-    """The fields of a `ModelMeta` that an Echo checkpoint states. mteb itself opens it by sentence-transformers.
+    """The fields of a `ModelMeta` that an Echo checkpoint states. mteb itself opens it by
+    sentence-transformers.
 
-    Its wrapper takes stored prompts for those of tasks and warns about each language; `model_prompts` replace them.
+    Its wrapper takes stored prompts for those of tasks and warns about each language;
+    `model_prompts` replace them.
     """
     with opening(name) as folder:
         license = license_of(folder)
@@ -119,7 +124,8 @@ def of_echo(name: str, model: Any, tokenizer: Any) -> dict[str, Any]:
 def write_results(
     model: str, tasks: Sequence[Any], out: str | Path, revision: str | None = None
 ) -> Path:
-    """Evaluate on tasks of mteb; write OUT/results/NAME/REVISION/TASK.json and OUT/model_meta.py, named as on Hub."""
+    """Evaluate on tasks of mteb; write OUT/results/NAME/REVISION/TASK.json and OUT/model_meta.py,
+    named as on Hub."""
     encoder = EchoForMTEB(model, revision)
     mteb.evaluate(
         encoder, tasks, cache=mteb.ResultCache(Path(out).absolute()), show_progress_bar=False

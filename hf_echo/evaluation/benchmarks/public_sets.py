@@ -6,8 +6,8 @@
 - pairs: source, source_lang, target, target_lang (`pairs_as_nway`, `translation_scores`)
 - tagging: lang, tokens, tags (`evaluate_tagging`)
 - wic: lang, sentence1, start1, end1, sentence2, start2, end2, label (`evaluate_wic`)
-- choices: id, lang, document (text, or a list of sentences or clips), question, options, answer (from 0), and for
-  speech also spoken_texts (`benchmarks.choices`)
+- choices: id, lang, document (text, or a list of sentences or clips), question, options, answer
+  (from 0), and for speech also spoken_texts (`benchmarks.choices`)
 - topics: id, lang, text, label (`benchmarks.choices`)
 
 Languages are NLLB codes; a code that `find_language` does not know keeps the set's spelling.
@@ -51,14 +51,17 @@ class PublicSet:
     """Where a public set is and how its rows become ours.
 
     Attributes:
-        repo: Hub repository; None if the labelled data is not on the Hub (`source` then says where it is).
-        read: (row of the set, code in the folder's name) -> our row, with languages in the set's codes; None drops it.
-            No reader: the set has `read_folder`.
-        folders: pattern of the folders of one language; its group is the code. None: one folder, rows have languages.
-        files: pattern of whole paths of files, instead of folders; its group `code` is the language and its group
-            `split`, if any, the set's split. Only files of the languages asked for are downloaded.
-        read_folder: (folder, the set's split) -> (place of a row, row in the set's codes), for sets whose rows lie in
-            several files; only from a local copy.
+        repo: Hub repository; None if the labelled data is not on the Hub (`source` then says where
+            it is).
+        read: (row of the set, code in the folder's name) -> our row, with languages in the set's
+            codes; None drops it. No reader: the set has `read_folder`.
+        folders: pattern of the folders of one language; its group is the code. None: one folder,
+            rows have languages.
+        files: pattern of whole paths of files, instead of folders; its group `code` is the language
+            and its group `split`, if any, the set's split. Only files of the languages asked for
+            are downloaded.
+        read_folder: (folder, the set's split) -> (place of a row, row in the set's codes), for sets
+            whose rows lie in several files; only from a local copy.
         splits: our split -> the set's.
         aliases: codes that mean another language in this set than elsewhere.
     """
@@ -88,10 +91,10 @@ def load_benchmark(
 
     Args:
         name: a key of `SETS`, such as "flores_plus", "gmmlu", "panx".
-        langs: NLLB codes or language names; None is all. A pair is loaded if one side is among them and the other side
-            is too, or is English.
-        split: "train", "validation" or "test", whatever the set calls them; None is the split on which results are
-            usually reported.
+        langs: NLLB codes or language names; None is all. A pair is loaded if one side is among them
+            and the other side is too, or is English.
+        split: "train", "validation" or "test", whatever the set calls them; None is the split on
+            which results are usually reported.
         path: folder of a local copy of the repository (`hf download`), instead of the Hub.
 
     Raises:
@@ -142,7 +145,8 @@ def _rows_of(
     languages: Sequence[str] | None,
     seen_languages: set[str],
 ) -> Iterator[Row]:
-    """Our rows, in the set's codes. `seen_languages` gets those that are there but were not asked for.
+    """Our rows, in the set's codes. `seen_languages` gets those that are there but were not asked
+    for.
 
     Raises:
         ValueError: a bad row, with its file and number.
@@ -235,9 +239,11 @@ def _local(name: str, spec: PublicSet, path: str | Path | None, file: str) -> Pa
 
 
 def _file_rows(file: Path) -> Iterator[NumberedRow]:
-    """(number from 1, row) of a file: Parquet, JSON lines, TSV with a header, or plain lines (columns id and text).
+    """(number from 1, row) of a file: Parquet, JSON lines, TSV with a header, or plain lines
+    (columns id and text).
 
-    JSON is read line by line: sets whose columns change their type from row to row exist (HellaSwag in Chinese).
+    JSON is read line by line: sets whose columns change their type from row to row exist
+    (HellaSwag in Chinese).
     """
     if file.suffix == ".parquet":
         batches = pq.ParquetFile(file).iter_batches(64)  # rows with audio are large
@@ -326,7 +332,8 @@ def _named(name: str, spec: PublicSet) -> Iterator[None]:
 
 
 def _flores(row: Row, code: str) -> Row:
-    """The file's name is the language: rows of two varieties have the same iso_639_3 and iso_15924."""
+    """The file's name is the language: rows of two varieties have the same iso_639_3 and
+    iso_15924."""
     return {"id": row["id"], "lang": code, "text": row["text"]}
 
 
@@ -364,7 +371,8 @@ def _programs(row: Row, code: str) -> Row:
 
 
 def program(tokens: Sequence[str]) -> str:
-    """XLCoST's tokens as a program: NEW_LINE ends a line, INDENT and DEDENT move the next ones (Python)."""
+    """XLCoST's tokens as a program: NEW_LINE ends a line, INDENT and DEDENT move the next ones
+    (Python)."""
     depth = 0
     line: list[str] = []
     lines: list[str] = []
@@ -382,7 +390,8 @@ def program(tokens: Sequence[str]) -> str:
 
 
 def _slots(row: Row, code: str) -> Row:
-    """Convert "wake me at [time : nine am]" to words and B-/I- tags; a word is a character in Japanese and Chinese."""
+    """Convert "wake me at [time : nine am]" to words and B-/I- tags;
+    a word is a character in Japanese and Chinese."""
     split = list if row["locale"].split("-")[0] in ("ja", "zh") else str.split
     tokens: list[str] = []
     tags: list[str] = []

@@ -1,7 +1,8 @@
-"""Rows of the public sets of OS 9.1: multiple choice (Belebele, its speech, HellaSwag, StoryCloze) and topics.
+"""Rows of the public sets of OS 9.1: multiple choice (Belebele, its speech, HellaSwag, StoryCloze)
+and topics.
 
-Each reader takes a row with the set's own columns. A bad value is a ValueError that says what is wrong;
-`load_benchmark` puts the file and the number of the row in front.
+Each reader takes a row with the set's own columns. A bad value is a ValueError that says what is
+wrong; `load_benchmark` puts the file and the number of the row in front.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ CLIP = r"(?P<story>.+)_(?P<part>(mutual|correct|incorrect)\.(wav|txt))"
 
 
 def belebele_row(row: Mapping[str, Any], code: str) -> Row:
-    """facebook/belebele: link and question_number (and split, if there) name the question; answers count from 1."""
+    """facebook/belebele: link and question_number (and split, if there) name the question;
+    answers count from 1."""
     options = [_text(row, f"mc_answer{number}") for number in range(1, 5)]
     key = f"{row['link']}#{row['question_number']}"
     if "split" in row:
@@ -40,7 +42,8 @@ def belebele_row(row: Mapping[str, Any], code: str) -> Row:
 
 
 def spoken_belebele_row(row: Mapping[str, Any], code: str) -> Row:
-    """facebook/2M-Belebele: the passage also as clips, one a sentence; of several recordings the first one.
+    """facebook/2M-Belebele: the passage also as clips, one a sentence; of several recordings the
+    first one.
 
     `document` is a list of {"array", "sampling_rate"}, `spoken_texts` are the sentences.
     """
@@ -54,7 +57,8 @@ def spoken_belebele_row(row: Mapping[str, Any], code: str) -> Row:
 
 
 def hellaswag_row(row: Mapping[str, Any], code: str) -> Row:
-    """alexandrainst/m_hellaswag (Lai et al. 2023): `ind` is the same in all languages, the label counts from 0.
+    """alexandrainst/m_hellaswag (Lai et al. 2023): `ind` is the same in all languages, the label
+    counts from 0.
 
     Some translated endings are not text; those of the English rows are used.
     """
@@ -70,10 +74,12 @@ def hellaswag_row(row: Mapping[str, Any], code: str) -> Row:
 
 
 def story_rows(folder: Path, split: str) -> Iterator[tuple[str, Row]]:
-    """Spoken StoryCloze: NAME_mutual.wav (four sentences), NAME_correct.txt and NAME_incorrect.txt (endings).
+    """Spoken StoryCloze: NAME_mutual.wav (four sentences), NAME_correct.txt and NAME_incorrect.txt
+    (endings).
 
-    `split` is the folder sSC or tSC, "*" all. With NAME_mutual.txt a row also has `spoken_texts`. The right ending is
-    option 0 or 1 in turn, so that a model that always chooses the first has 50 percent.
+    `split` is the folder sSC or tSC, "*" all. With NAME_mutual.txt a row also has `spoken_texts`.
+    The right ending is option 0 or 1 in turn, so that a model that always chooses the first has 50
+    percent.
 
     Raises:
         ValueError: a story that lacks a part.
@@ -127,11 +133,12 @@ def sib_row(row: Mapping[str, Any], code: str) -> Row:
 
 
 def taxi_rows(folder: Path, split: str) -> Iterator[tuple[str, Row]]:
-    """Taxi1500: a verse and its topic, without header (id, label, verse) in eng_data/eng_SPLIT.tsv and LANG_SPLIT.tsv.
+    """Taxi1500: a verse and its topic, without header (id, label, verse) in eng_data/eng_SPLIT.tsv
+    and LANG_SPLIT.tsv.
 
-    The labels are those of the English verses: an edition of the corpora Taxi1500-c (LANG-*.txt or LANG_*.txt: comment
-    lines with #, then id and verse) gets them by the verse's number. The first three letters of a file's name are the
-    language.
+    The labels are those of the English verses: an edition of the corpora Taxi1500-c (LANG-*.txt or
+    LANG_*.txt: comment lines with #, then id and verse) gets them by the verse's number. The first
+    three letters of a file's name are the language.
 
     Raises:
         ValueError: a bad line, with its file and number.

@@ -1,4 +1,5 @@
-"""Speed and memory of an encoder on this machine, whose speed drifts: measure two models alternately in one process."""
+"""Speed and memory of an encoder on this machine, whose speed drifts:
+measure two models alternately in one process."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ MEBIBYTE = 2**20
 
 @dataclass(frozen=True, eq=False)
 class SpeedResult(Result):
-    """Medians over `rounds`; `seconds`, `fastest`, `slowest` of one round; `tokens_per_second` if tokens were counted.
+    """Medians over `rounds`; `seconds`, `fastest`, `slowest` of one round; `tokens_per_second` if
+    tokens were counted.
 
     `peak_memory` (MiB): largest resident size of the process, with what loading the model took.
     """
@@ -46,7 +48,8 @@ def measure_speed(
     """Encode all texts once, then `rounds` times with time measurement.
 
     Args:
-        count_tokens: (texts, lang) -> number of tokens, with prompts and without padding; called once, not timed.
+        count_tokens: (texts, lang) -> number of tokens, with prompts and without padding; called
+            once, not timed.
     """
     # CUDA's calls return before the end
     wait = torch.cuda.synchronize if torch.cuda.is_available() else lambda: None

@@ -1,9 +1,11 @@
-"""Classification on frozen embeddings: one classifier per language, or one for all (OS 6.2, 8.1; ECHO 5.2, 5.3).
+"""Classification on frozen embeddings: one classifier per language, or one for all (OS 6.2, 8.1;
+ECHO 5.2, 5.3).
 
-The protocol is that of mteb's classification tasks, such as SIB200Classification, which both papers name: the
-embeddings as the model gives them, ten draws of eight training rows per label, for each draw a logistic regression
-with at most 100 iterations, and the mean of the ten accuracies. This is for local files and arrays; run mteb's own
-tasks through mteb (`mteb_model`), pairs through `train_scripts/studies/pair_tasks.py`.
+The protocol is that of mteb's classification tasks, such as SIB200Classification, which both papers
+name: the embeddings as the model gives them, ten draws of eight training rows per label, for each
+draw a logistic regression with at most 100 iterations, and the mean of the ten accuracies. This is
+for local files and arrays; run mteb's own tasks through mteb (`mteb_model`), pairs through
+`train_scripts/studies/pair_tasks.py`.
 """
 
 from __future__ import annotations
@@ -42,19 +44,21 @@ def evaluate_classification(
     """Accuracy in percent by language; `train_lang` measures cross-lingual transfer.
 
     Args:
-        encode: (texts, lang) -> (len(texts), d), numpy, torch or sparse. Their length counts: logistic regression is
-            regularised.
+        encode: (texts, lang) -> (len(texts), d), numpy, torch or sparse. Their length counts:
+            logistic regression is regularised.
         train, test: rows with lang, text, label.
-        train_lang: None trains classifiers per language (OS 6.2). "fra_Latn" trains them on French and tests them on
-            all languages (OS 8.1); the column clt is then the accuracy in percent of that on `train_lang` (the ratio
-            of OS Table 18 and ECHO Table 4), and the average leaves `train_lang` out.
+        train_lang: None trains classifiers per language (OS 6.2). "fra_Latn" trains them on French
+            and tests them on all languages (OS 8.1); the column clt is then the accuracy in percent
+            of that on `train_lang` (the ratio of OS Table 18 and ECHO Table 4), and the average
+            leaves `train_lang` out.
 
     Returns:
-        Table with columns lang, count (test rows), accuracy (mean over the draws) and, with `train_lang`, clt.
+        Table with columns lang, count (test rows), accuracy (mean over the draws) and, with
+        `train_lang`, clt.
 
     Raises:
-        ValueError: a row without lang, text or label; no rows in a language that is needed; a test label that no
-            training row has; broken embeddings.
+        ValueError: a row without lang, text or label; no rows in a language that is needed; a test
+            label that no training row has; broken embeddings.
     """
     train_rows = _texts_by_language(train, "training row")
     test_rows = _texts_by_language(test, "test row")
@@ -85,8 +89,9 @@ def evaluate_classification(
 def draw_training_rows(labels: Sequence[Hashable]) -> list[list[int]]:
     """The training rows of each of the `DRAWS` draws: at most `SAMPLES_PER_LABEL` per label.
 
-    As in mteb (`_undersample_data`): the order of the rows is shuffled with the same seed for every draw, each time
-    starting from the order of the draw before, and the first rows of each label are taken.
+    As in mteb (`_undersample_data`): the order of the rows is shuffled with the same seed for every
+    draw, each time starting from the order of the draw before, and the first rows of each label are
+    taken.
     """
     order = list(range(len(labels)))
     draws = []
@@ -104,7 +109,8 @@ def draw_training_rows(labels: Sequence[Hashable]) -> list[list[int]]:
 
 
 def fit_classifiers(x: np.ndarray, labels: Sequence[Hashable]) -> list[LogisticRegression]:
-    """One logistic regression per draw of `draw_training_rows`, from embeddings `x` (n, d) and `labels` (n,)."""
+    """One logistic regression per draw of `draw_training_rows`, from embeddings `x`
+    (n, d) and `labels` (n,)."""
     targets = np.asarray(labels)
     classifiers = []
     for rows in draw_training_rows(labels):
@@ -170,7 +176,8 @@ def _with_transfer(table: Table, train_lang: str) -> Table:
 
 
 def fit_linear_probe(x: np.ndarray, labels: Sequence[Any], where: str = "the training data") -> Any:
-    """The probe of token and word tasks: logistic regression on standardised `x` (n, d) and `labels` (n,), all rows.
+    """The probe of token and word tasks: logistic regression on standardised `x` (n, d) and
+    `labels` (n,), all rows.
 
     Returns a scikit-learn pipeline (`predict`, `classes_`).
     """
@@ -184,7 +191,8 @@ def fit_linear_probe(x: np.ndarray, labels: Sequence[Any], where: str = "the tra
 
 
 def raw_vectors_of(encode: Encode, texts: Sequence[str], lang: str | None) -> np.ndarray:
-    """Encode texts as (n, d), of the length that the model gives them; raises ValueError for NaN or zero rows."""
+    """Encode texts as (n, d), of the length that the model gives them;
+    raises ValueError for NaN or zero rows."""
     vectors = encode(list(texts), lang)
     if issparse(vectors):
         vectors = vectors.toarray()

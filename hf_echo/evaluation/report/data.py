@@ -1,4 +1,5 @@
-"""Data of a report: n-way tables (id, lang, text) in Parquet; one with `category` and `split` measures topics, too."""
+"""Data of a report: n-way tables (id, lang, text) in Parquet;
+one with `category` and `split` measures topics, too."""
 
 from __future__ import annotations
 
@@ -27,8 +28,8 @@ TRAINING_LANGS = ("fra_Latn", ENGLISH)
 
 @dataclass
 class NwayTable:
-    """`texts` are by language and id; `common` are the ids that all languages have; `negatives` the hard negatives of
-    the target's sentences, by id, and `negatives_from` their source."""
+    """`texts` are by language and id; `common` are the ids that all languages have; `negatives` the
+    hard negatives of the target's sentences, by id, and `negatives_from` their source."""
 
     name: str
     file: str
@@ -64,18 +65,20 @@ class ReportData:
 def read_folder(
     folder: str | Path, *, target_lang: str = ENGLISH, published: str | Path | None = None
 ) -> ReportData:
-    """Read every *.parquet file of a folder; English target sentences get up to five hard negatives by rule.
+    """Read every *.parquet file of a folder; English target sentences get up to five hard negatives
+    by rule.
 
-    `published` is a file of the published xsim++ set (`retrieval.hard_negatives`): the tables that hold sentences of it
-    get its negatives instead.
+    `published` is a file of the published xsim++ set (`retrieval.hard_negatives`): the tables that
+    hold sentences of it get its negatives instead.
 
-    A language without a sentence in common with the target is left out with a warning, and listed in `skipped`.
+    A language without a sentence in common with the target is left out with a warning, and listed
+    in `skipped`.
 
     Raises:
         FileNotFoundError: no folder, no Parquet file in it.
-        ValueError: a damaged file or one of another shape; an empty cell, or two texts for one id and language; a
-            table without the target language or without another language; no table holds a sentence of the published
-            set. The message names the file.
+        ValueError: a damaged file or one of another shape; an empty cell, or two texts for one id
+            and language; a table without the target language or without another language; no table
+            holds a sentence of the published set. The message names the file.
     """
     folder = Path(folder)
     files = sorted(file for file in folder.glob("*") if file.suffix.lower() == ".parquet")

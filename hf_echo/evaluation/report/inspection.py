@@ -1,6 +1,8 @@
-"""A page about sentence pairs: what each filter of a data recipe keeps and drops, with the pairs at its border.
+"""A page about sentence pairs: what each filter of a data recipe keeps and drops, with the pairs at
+its border.
 
-Every filter judges all pairs, so that one can see what it alone would drop. Nothing is written but the page.
+Every filter judges all pairs, so that one can see what it alone would drop. Nothing is written but
+the page.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ from ...inference.encoders import Encode
 from ...utils.files import write_text
 from .page import Rows, page_of, section_of, svg_of
 
-# Filters of a page without a recipe; those of the recipe `mined`, and a threshold where the pairs have scores.
+# Filters of a page without a recipe; those of the recipe `mined`, and a threshold where the pairs
+# have scores.
 USUAL: tuple[tuple[str, dict[str, str]], ...] = (
     ("sanity", {}),
     ("length_ratio", {}),
@@ -41,8 +44,9 @@ class Judged:
     """What a filter says about every pair.
 
     Attributes:
-        keep: (rows,) booleans. margin: (rows,) how far inside the filter's limit a pair is, negative for those that it
-            drops; None for a filter that does not measure. line: the step in a recipe.
+        keep: (rows,) booleans. margin: (rows,) how far inside the filter's limit a pair is,
+            negative for those that it drops; None for a filter that does not measure. line: the
+            step in a recipe.
     """
 
     name: str
@@ -58,10 +62,12 @@ def read_pairs(
     columns: Mapping[str, str] | None = None,
     **langs: str | None,
 ) -> pa.Table:
-    """The first pairs of files, as a table of the parallel schema; a column `score` is the column `quality`.
+    """The first pairs of files, as a table of the parallel schema; a column `score` is the column
+    `quality`.
 
     Args:
-        columns: names in the files of columns of the schema. langs: source_lang, target_lang, where no column has it.
+        columns: names in the files of columns of the schema. langs: source_lang, target_lang, where
+            no column has it.
 
     Raises:
         FileNotFoundError, ValueError: what is wrong with a file, or no pairs.
@@ -97,7 +103,8 @@ def _tables(
 
 
 def judge(table: pa.Table, steps: Sequence[Step] | None = None) -> list[Judged]:
-    """What the filters of a recipe say; without steps those of USUAL, and a threshold where there are scores."""
+    """What the filters of a recipe say; without steps those of USUAL,
+    and a threshold where there are scores."""
     if steps is None:
         steps = [Step(name, build(name, fields)) for name, fields in USUAL]
         if "quality" in table.column_names and not np.isnan(numbers(table, "quality")).all():
@@ -135,7 +142,8 @@ def _margin(work: Any, table: pa.Table) -> np.ndarray | None:
 
 
 def _first_of_each_key(keys: np.ndarray, shared: bool) -> np.ndarray:
-    """(rows,) whether no earlier kept row has one of the keys (see `hf_echo.data.pipeline.filters`)."""
+    """(rows,) whether no earlier kept row has one of the keys
+    (see `hf_echo.data.pipeline.filters`)."""
     keep = np.ones(len(keys), bool)
     seen: set[tuple[int, int]] = set()
     for row, of_row in enumerate(keys.reshape(len(keys), -1).tolist()):
@@ -277,7 +285,8 @@ def _histogram(label: str, kept: np.ndarray, dropped: np.ndarray) -> str:
 
 
 def _section_of_filter(table: pa.Table, one: Judged, examples: int) -> dict[str, Any]:
-    """The worst and the borderline pairs of a filter that measures; of another one the first that it drops."""
+    """The worst and the borderline pairs of a filter that measures;
+    of another one the first that it drops."""
     dropped = np.flatnonzero(~one.keep)
     text = f"Drops {len(dropped):,} pairs. In a recipe: {one.line}"
     if one.margin is None:

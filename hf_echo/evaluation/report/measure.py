@@ -47,7 +47,8 @@ def measure(
     """Measure every model on every set, with embeddings stored in `cache`.
 
     Args:
-        main: set for geometry, map and examples; None is the one with most sentences in all languages.
+        main: set for geometry, map and examples; None is the one with most sentences in all
+            languages.
         examples: number of retrieval errors per model.
 
     Raises:

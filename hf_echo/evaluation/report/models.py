@@ -25,7 +25,8 @@ TFIDF_FEATURES = 20_000  # the topic probe needs dense rows
 
 @dataclass
 class ReportModel:
-    """A model of the report; `model_id`: key of stored embeddings; `sparse`: no geometry is measured."""
+    """A model of the report; `model_id`: key of stored embeddings; `sparse`:
+    no geometry is measured."""
 
     label: str
     encode: Encode
@@ -63,7 +64,8 @@ def open_models(names: Sequence[str], texts: Sequence[str]) -> list[ReportModel]
 
 
 def model_id(name: str) -> str:
-    """Name and fingerprint of a model, which exists: all that its embeddings depend on except language and text."""
+    """Name and fingerprint of a model, which exists:
+    all that its embeddings depend on except language and text."""
     with opening(name) as place:
         # The fingerprint of a name on the Hub is the commit of a downloaded file.
         found = [

@@ -1,4 +1,5 @@
-"""Write a report: report.json, and index.html, one page with its style and figures that needs no network.
+"""Write a report: report.json, and index.html, one page with its style and figures that needs no
+network.
 
 Numbers are rounded here only. Figures need matplotlib (extra `plots`).
 """
@@ -50,7 +51,8 @@ Rows = list[dict[str, Any]]
 def write_report(
     measured: dict[str, Any], out: str | Path, *, title: str = "Embedding spaces"
 ) -> list[Path]:
-    """Write the report into a folder; return the files, the page first. Raises ImportError without matplotlib."""
+    """Write the report into a folder; return the files, the page first.
+    Raises ImportError without matplotlib."""
     page = Path(out) / "index.html"
     data = Path(out) / "report.json"
     page.parent.mkdir(parents=True, exist_ok=True)
@@ -72,7 +74,8 @@ def page_of(parts: Sequence[dict[str, Any]], title: str) -> str:
 
 
 def sections(measured: dict[str, Any]) -> list[dict[str, Any]]:
-    """{title, text, grids: [{caption, header, rows}], figures: [svg]} of each part that has data."""
+    """{title, text, grids: [{caption, header, rows}], figures:
+    [svg]} of each part that has data."""
     main = measured["main"]
     parts = [*_overview(measured), *_searches(measured)]
     if measured["map"]:
@@ -160,13 +163,15 @@ def _geometry(measured: dict[str, Any]) -> dict[str, Any]:
 def section_of(
     title: str, text: str, tables: Mapping[str, Rows], figures: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """A section of a page: tables (caption -> rows) and figures (SVG). Rows of sentences are set as prose."""
+    """A section of a page: tables (caption -> rows) and figures (SVG).
+    Rows of sentences are set as prose."""
     grids = [_grid(caption, rows) for caption, rows in tables.items()]
     return {"title": title, "text": text.strip(), "grids": grids, "figures": figures}
 
 
 def _grid(caption: str, rows: Rows) -> dict[str, Any]:
-    """A table as cells: its text, "text" (set flush left) or "number", whether it is the best, the bar behind it."""
+    """A table as cells: its text, "text" (set flush left) or "number", whether it is the best,
+    the bar behind it."""
     table = pd.DataFrame(rows, dtype=object)
     header = list(table)
     # Counts and sizes have no best value and no bar.
@@ -214,7 +219,8 @@ def _is_lower_better(name: str) -> bool | None:
 
 
 def _best(numbers: pd.DataFrame) -> pd.DataFrame:
-    """Whether each number is the best of the models, which are the rows or stand beside each other."""
+    """Whether each number is the best of the models, which are the rows or stand beside each
+    other."""
     models_are_rows = numbers.columns[0] == "model"
     best = pd.DataFrame(False, numbers.index, numbers.columns)
     for name in numbers:
@@ -232,7 +238,8 @@ def _best(numbers: pd.DataFrame) -> pd.DataFrame:
 
 
 def _marked(text: str, row: Mapping[str, Any]) -> Any:
-    """The retrieved sentence as HTML; words that the desired one does not have at their place are marked."""
+    """The retrieved sentence as HTML; words that the desired one does not have at their place are
+    marked."""
     from jinja2.utils import markupsafe
 
     words = text.split()
@@ -284,7 +291,8 @@ def _errors(name: str, average: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def _side_by_side(tables: Mapping[str, dict[str, Any]], key: str = "lang") -> Rows:
-    """One row per language (or group), with the averaged columns of every model beside each other."""
+    """One row per language (or group), with the averaged columns of every model beside each
+    other."""
     first = next(iter(tables.values()))
     counts = [name for name in ("count", "languages") if name in first["rows"][0]]
     columns = [name for name in first["average"] or {} if name not in (key, "languages", "count")]

@@ -1,4 +1,5 @@
-"""Single sentences, chosen by table and seed alone, in a model's space: errors of xsim++, and a two-dimensional map."""
+"""Single sentences, chosen by table and seed alone, in a model's space:
+errors of xsim++, and a two-dimensional map."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ ROLES = ("other", "translation", "target", "negative")
 def error_examples(
     encode: Encode, table: NwayTable, target_lang: str, count: int = 2
 ) -> list[dict]:
-    """Up to `count` sentences for which xsim++ chose their own hard negative (ECHO Table 16, OS C.4), as dicts.
+    """Up to `count` sentences for which xsim++ chose their own hard negative
+    (ECHO Table 16, OS C.4), as dicts.
 
     At most one per language, of kinds not yet shown if possible, readable ones first.
     """
@@ -38,7 +40,8 @@ def error_examples(
 
 
 def _errors(encode: Encode, table: NwayTable, lang: str, target_lang: str) -> list[dict]:
-    """The sentences of a language whose nearest candidate is their own hard negative, readable ones first."""
+    """The sentences of a language whose nearest candidate is their own hard negative,
+    readable ones first."""
     source = table.texts[lang]
     target = table.texts[target_lang]
     ids = [key for key in source if key in target]
@@ -72,13 +75,14 @@ def _errors(encode: Encode, table: NwayTable, lang: str, target_lang: str) -> li
 
 
 def sentence_map(encode: Encode, table: NwayTable, target_lang: str) -> dict:
-    """Project some sentences in all languages, and the hard negatives of some of them, to two dimensions.
+    """Project some sentences in all languages, and the hard negatives of some of them, to two
+    dimensions.
 
     Source: ECHO Figures 7 and 8, OS Figures 17 and 18.
 
     Returns:
-        method, focus (texts), points: [x, y, role, focus], where role is an index of ROLES and focus is -1 for the
-        other sentences.
+        method, focus (texts), points: [x, y, role, focus], where role is an index of ROLES and
+        focus is -1 for the other sentences.
     """
     ids = list(table.common)
     random.Random(0).shuffle(ids)
@@ -88,7 +92,8 @@ def sentence_map(encode: Encode, table: NwayTable, target_lang: str) -> dict:
     others = [key for key in ids if key not in focus]
     chosen = [*focus, *others[: SENTENCES - len(focus)]]
 
-    # Every sentence in every language, then the negatives: its vector, its role and its number among those in focus.
+    # Every sentence in every language, then the negatives: its vector, its role and its number
+    # among those in focus.
     vectors = []
     labels = []
     for lang, texts in table.texts.items():
@@ -113,7 +118,8 @@ def sentence_map(encode: Encode, table: NwayTable, target_lang: str) -> dict:
 
 
 def project(rows: np.ndarray) -> tuple[str, np.ndarray]:
-    """Project rows of length 1 to (name of the method, (n, 2)): UMAP if umap-learn is installed, else PCA."""
+    """Project rows of length 1 to (name of the method, (n, 2)):
+    UMAP if umap-learn is installed, else PCA."""
     try:
         from umap import UMAP
     except ImportError:

@@ -1,12 +1,15 @@
-"""Hard negatives of the target's sentences for xsim++: made by rule, or read from the published set.
+"""Hard negatives of the target's sentences for xsim++: made by rule, or read from the published
+set.
 
-The published set (Chen et al. 2023, "xSIM++"; OS 6.1, ECHO 5.1) changes the English sentences of FLORES-200. LASER
-(tasks/xsimplusplus) downloads two files per split: `eng_Latn_augmented.devtest`, one changed sentence per line, and
-`eng_Latn_errtype.devtest.json`, which names the original of each changed sentence. This module reads the second file:
+The published set (Chen et al. 2023, "xSIM++"; OS 6.1, ECHO 5.1) changes the English sentences of
+FLORES-200. LASER (tasks/xsimplusplus) downloads two files per split: `eng_Latn_augmented.devtest`,
+one changed sentence per line, and `eng_Latn_errtype.devtest.json`, which names the original of each
+changed sentence. This module reads the second file:
 
     {"Two cats sleep.": {"src": "Three cats sleep.", "errtype": "number"}, ...}
 
-A figure belongs to one of the two sources, and the sources give different figures: say which (`RULES`, `PUBLISHED`).
+A figure belongs to one of the two sources, and the sources give different figures: say which
+(`RULES`, `PUBLISHED`).
 """
 
 from __future__ import annotations
@@ -30,7 +33,8 @@ class NoPublishedSentence(ValueError):
 
 
 def rule_negatives(sentences: Sequence[str]) -> Negatives:
-    """Up to five hard negatives by rule for each English sentence; raises ValueError if the rules make none."""
+    """Up to five hard negatives by rule for each English sentence;
+    raises ValueError if the rules make none."""
     negatives = []
     for place, items in enumerate(hard_negatives_for(list(sentences))):
         negatives += [(place, text, kind) for text, kind in items]
@@ -42,8 +46,9 @@ def rule_negatives(sentences: Sequence[str]) -> Negatives:
 def published_negatives(file: str | Path, sentences: Sequence[str]) -> Negatives:
     """The hard negatives that the published set has for these sentences.
 
-    A negative with the text of one of the sentences is left out: LASER counts an equal text as right. Negatives of
-    sentences that are not among `sentences` are no candidates, so give the whole split for the papers' figure.
+    A negative with the text of one of the sentences is left out: LASER counts an equal text as
+    right. Negatives of sentences that are not among `sentences` are no candidates, so give the
+    whole split for the papers' figure.
 
     Raises:
         NoPublishedSentence: no sentence of the file is among `sentences`.
@@ -65,7 +70,8 @@ def published_negatives(file: str | Path, sentences: Sequence[str]) -> Negatives
 
 
 def read_published(file: str | Path) -> dict[str, list[TextAndKind]]:
-    """{FLORES sentence: [(changed sentence, kind of the change)]} of a file LANG_errtype.SPLIT.json.
+    """{FLORES sentence: [(changed sentence, kind of the change)]} of a file
+    LANG_errtype.SPLIT.json.
 
     Raises:
         FileNotFoundError: there is no such file.
@@ -94,7 +100,8 @@ def read_published(file: str | Path) -> dict[str, list[TextAndKind]]:
 
 
 def by_id(negatives: Negatives, ids: Sequence[Hashable]) -> dict[Hashable, list[TextAndKind]]:
-    """{id of the sentence: [(text, kind)]}, as `evaluate_xsim` takes them; `ids[i]` is the id of sentence i."""
+    """{id of the sentence: [(text, kind)]}, as `evaluate_xsim` takes them;
+    `ids[i]` is the id of sentence i."""
     of_id: dict[Hashable, list[TextAndKind]] = {}
     for place, text, kind in negatives:
         of_id.setdefault(ids[place], []).append((text, kind))
@@ -102,7 +109,8 @@ def by_id(negatives: Negatives, ids: Sequence[Hashable]) -> dict[Hashable, list[
 
 
 def by_text(negatives: Negatives, sentences: Sequence[str]) -> dict[str, list[TextAndKind]]:
-    """{sentence: [(text, kind)]} with an entry for every sentence, as `evaluate_speech` takes them."""
+    """{sentence: [(text, kind)]} with an entry for every sentence,
+    as `evaluate_speech` takes them."""
     of_text: dict[str, list[TextAndKind]] = {sentence: [] for sentence in sentences}
     for place, text, kind in negatives:
         of_text[sentences[place]].append((text, kind))
@@ -110,7 +118,8 @@ def by_text(negatives: Negatives, sentences: Sequence[str]) -> dict[str, list[Te
 
 
 def described(negatives: Negatives, source: str, file: str | Path | None = None) -> dict[str, Any]:
-    """The report's entries: source and number of the negatives, and the number of sentences that have some."""
+    """The report's entries: source and number of the negatives,
+    and the number of sentences that have some."""
     changed_sentences = {place for place, _, _ in negatives}
     description: dict[str, Any] = {
         "source": source,

@@ -1,4 +1,5 @@
-"""xsim of texts as people have them: capitals, lower case, other white space, invisible characters (`data.noise`)."""
+"""xsim of texts as people have them: capitals, lower case, other white space,
+invisible characters (`data.noise`)."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ def evaluate_noise(
     limit: int | None = None,
     seed: int = 0,
 ) -> Table:
-    """xsim to the target language, whose texts stay clean, with each kind of noise on the other side.
+    """xsim to the target language, whose texts stay clean, with each kind of noise on the other
+    side.
 
     Args:
         encode, rows, target_lang, source_langs: as in `evaluate_xsim`.
@@ -34,7 +36,8 @@ def evaluate_noise(
         seed: of the noise.
 
     Returns:
-        Table with a row for clean text and for each kind: noise, xsim (mean over languages, percent), worse (points
+        Table with a row for clean text and for each kind: noise, xsim
+            (mean over languages, percent), worse (points
         above clean), and a column for each language.
 
     Raises:

@@ -1,7 +1,7 @@
 """Speech in the space of text (OS 8.3): speech to English text (xsim, xsim++) and to its own text.
 
-Each measure is wrong where the nearest candidate is another sentence. Candidates are the different texts of the
-language's own rows, so recordings of one sentence are never each other's error.
+Each measure is wrong where the nearest candidate is another sentence. Candidates are the different
+texts of the language's own rows, so recordings of one sentence are never each other's error.
 """
 
 from __future__ import annotations
@@ -51,24 +51,26 @@ def evaluate_speech(
     """Measure a speech encoder.
 
     Args:
-        rows: mappings with text, lang, and english (the translation; the text itself in English). Rows without English
-            are measured against their own text alone.
+        rows: mappings with text, lang, and english (the translation; the text itself in English).
+            Rows without English are measured against their own text alone.
         embeddings: (n, d), one per row.
         encode: text encoder of the same space, (texts, lang) -> (n, d).
         negatives: English text -> hard negatives (text, kind); adds xsim++.
-        translate: (embeddings or texts, source_lang, target_lang) -> texts; adds BLEU and chrF++ into English, from
-            speech and, as `text_`, from the text that was spoken.
-        unheard: languages without speech in training (Table 19's experiment); adds the column heard, and averages.
+        translate: (embeddings or texts, source_lang, target_lang) -> texts; adds BLEU and chrF++
+            into English, from speech and, as `text_`, from the text that was spoken.
+        unheard: languages without speech in training (Table 19's experiment); adds the column
+            heard, and averages.
         margin, k: as in `xsim`.
 
     Returns:
-        Table with lang, count, candidates (different English texts), xsim (speech to English text), text_xsim (the
-        spoken text to English text: what the text encoder alone gets wrong), own_xsim (speech to its own text), all
-        in percent; with options xsimpp, bleu, chrf, text_bleu, text_chrf, heard.
+        Table with lang, count, candidates (different English texts), xsim (speech to English text),
+        text_xsim (the spoken text to English text: what the text encoder alone gets wrong),
+        own_xsim (speech to its own text), all in percent; with options xsimpp, bleu, chrf,
+        text_bleu, text_chrf, heard.
 
     Raises:
-        ValueError: no rows, a number of embeddings other than of rows, a missing text, broken embeddings,
-            no English at all.
+        ValueError: no rows, a number of embeddings other than of rows, a missing text, broken
+            embeddings, no English at all.
     """
     if isinstance(rows, Dataset):
         # audio is not decoded
@@ -182,7 +184,8 @@ def _remembered(encode: Encode) -> Encode:
 
 @dataclass
 class _Search:
-    """The search of `evaluate_speech`: among the different texts, and with `negatives` among these too."""
+    """The search of `evaluate_speech`: among the different texts,
+    and with `negatives` among these too."""
 
     encode: Encode
     negatives: Mapping[str, Sequence[TextAndKind]]
@@ -193,7 +196,8 @@ class _Search:
     ) -> float:
         """Percentage of x[i] whose best text is not gold[i]."""
         candidates = list(dict.fromkeys(gold))
-        # Hard negatives stand behind the candidates, so that a candidate's place is its row in the pool.
+        # Hard negatives stand behind the candidates, so that a candidate's place is its row in the
+        # pool.
         pool = list(candidates)
         if with_negatives:
             for candidate in candidates:

@@ -1,6 +1,7 @@
 """xsim: error rate of cross-lingual similarity search (OS 6.1; LASER), of embeddings.
 
-With the margins ratio and distance (`search.margin`), only the k nearest y of x_i are candidates, as in LASER's code.
+With the margins ratio and distance (`search.margin`), only the k nearest y of x_i are candidates,
+as in LASER's code.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from ...utils.results import Result
 
 @dataclass(frozen=True, eq=False)
 class XsimResult(Result):
-    """`error_rate` in percent, `errors` of `count` sentences; `predictions` (n,): the chosen row of y.
+    """`error_rate` in percent, `errors` of `count` sentences; `predictions` (n,): the chosen row of
+    y.
 
     `left_out`: pairs of which an embedding is zero. Their predictions are -1.
     """
@@ -38,19 +40,21 @@ def xsim(
     """Percentage of rows x[i] whose best scoring row of y is not y[i].
 
     Args:
-        x: (n, d) embeddings of the sentences; numpy, torch or scipy sparse, any real dtype, any scale.
+        x: (n, d) embeddings of the sentences; numpy, torch or scipy sparse, any real dtype, any
+            scale.
         y: (n, d) embeddings of the translations: x[i] translates y[i].
         margin: "cosine" (also None), "ratio" or "distance".
         k: neighbours in the margin, at most the number of rows. Cosines have none.
-        gold: (n,) group of each row of y, such as `text_groups` of the texts; a prediction in the same group is
-            correct, so that copies of a sentence are not errors. Default: only y[i] is correct.
+        gold: (n,) group of each row of y, such as `text_groups` of the texts; a prediction in the
+            same group is correct, so that copies of a sentence are not errors. Default: only y[i]
+            is correct.
 
-    Equal scores go to the lowest index (`neighbours`). A pair with a zero row is left out and counted; empty rows of a
-    sparse matrix have cosine 0 to every row.
+    Equal scores go to the lowest index (`neighbours`). A pair with a zero row is left out and
+    counted; empty rows of a sparse matrix have cosine 0 to every row.
 
     Raises:
-        ValueError: x and y differ in rows or dimensions; empty input; a NaN or infinite row; only zero rows; unknown
-            margin; k < 1; wrong length of gold.
+        ValueError: x and y differ in rows or dimensions; empty input; a NaN or infinite row; only
+            zero rows; unknown margin; k < 1; wrong length of gold.
     """
     margin = checked_margin(margin)
     x = as_rows(x, "x")
@@ -72,7 +76,8 @@ def xsim(
 
 
 def pairs_with_direction(x: Any, y: Any) -> np.ndarray:
-    """(n,) whether neither row of a pair is all zero: such a text has no neighbours. A line of the log counts others.
+    """(n,) whether neither row of a pair is all zero: such a text has no neighbours. A line of the
+    log counts others.
 
     Raises:
         ValueError: no pair is left.

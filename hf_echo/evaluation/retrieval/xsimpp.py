@@ -1,4 +1,5 @@
-"""xsim++: xsim with hard negatives of every target sentence in the pool (Chen et al. 2023; OS 6.1)."""
+"""xsim++: xsim with hard negatives of every target sentence in the pool (Chen et al. 2023;
+OS 6.1)."""
 
 from __future__ import annotations
 
@@ -20,11 +21,13 @@ RESERVED_KINDS = ("other", "other_negative")
 
 @dataclass(frozen=True, eq=False)
 class XsimppResult(Result):
-    """`error_rate` in percent of `count` sentences; `pool`: number of translations and negatives searched.
+    """`error_rate` in percent of `count` sentences; `pool`: number of translations and negatives
+    searched.
 
-    `errors_by_kind` sums to `errors`: KIND, a hard negative of the own translation was chosen; "other", another
-    sentence's translation; "other_negative", another sentence's hard negative.
-    `predictions` (count,): row of the pool; below `count` a translation, else negative number `prediction - count`.
+    `errors_by_kind` sums to `errors`: KIND, a hard negative of the own translation was chosen;
+    "other", another sentence's translation; "other_negative", another sentence's hard negative.
+    `predictions` (count,): row of the pool; below `count` a translation, else negative number
+    `prediction - count`.
     """
 
     error_rate: float
@@ -52,11 +55,13 @@ def xsimpp(
 
     Args:
         x, y: (n, d); x[i] translates y[i].
-        negatives: (M, d), M >= 1: embeddings of sentences similar to a row of y that do not translate its x.
+        negatives: (M, d), M >= 1: embeddings of sentences similar to a row of y that do not
+            translate its x.
         negative_owner: (M,) int, the row of y that each negative was made from.
         negative_kind: (M,) names; default "negative" for all.
         margin, k: as in `xsim`; the neighbours of the margin come from the whole pool.
-        gold: (n,) groups of y as in `xsim`; the negatives of a group belong to each of its sentences.
+        gold: (n,) groups of y as in `xsim`; the negatives of a group belong to each of its
+            sentences.
 
     Raises:
         ValueError: as `xsim`; owners that are no rows of y, or not one for each negative.
@@ -76,7 +81,8 @@ def xsimpp(
     predictions = _predictions(x, y, negatives, margin, k)
     kept = predictions >= 0
     is_negative = predictions >= count
-    # The row of y behind each prediction: the translation itself, or the sentence that the negative was made from.
+    # The row of y behind each prediction: the translation itself, or the sentence that the negative
+    # was made from.
     sentences = np.concatenate([np.arange(count), owner])[predictions]
     is_right_sentence = same_group(sentences, gold, count)
     wrong = kept & (is_negative | ~is_right_sentence)
@@ -99,7 +105,8 @@ def xsimpp(
 
 
 def _predictions(x: Any, y: Any, negatives: Any, margin: str, k: int) -> np.ndarray:
-    """(n,) rows of the pool; -1 for pairs of which an embedding is zero, which are not in the pool, either."""
+    """(n,) rows of the pool; -1 for pairs of which an embedding is zero, which are not in the pool,
+    either."""
     kept = pairs_with_direction(x, y)
     has_negative = has_direction(negatives, "negatives")
     if kept.all() and has_negative.all():

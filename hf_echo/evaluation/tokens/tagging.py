@@ -1,8 +1,10 @@
-"""Sequence tagging with a frozen encoder: slot filling, named entities (OS 10.1, Table 25); span F1 by language.
+"""Sequence tagging with a frozen encoder: slot filling, named entities (OS 10.1, Table 25); span F1
+by language.
 
-A linear probe learns the tag of every token of the training rows: that of the word that shares most characters with
-it. A word gets the tag of its first token, and spans are compared exactly, word by word, as in conlleval. Tags are "O",
-"B-X" and "I-X", or plain "X" (a run of the same tag is one span).
+A linear probe learns the tag of every token of the training rows: that of the word that shares most
+characters with it. A word gets the tag of its first token, and spans are compared exactly, word by
+word, as in conlleval. Tags are "O", "B-X" and "I-X", or plain "X"
+(a run of the same tag is one span).
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ Row = Mapping[str, Any]
 
 
 def spans(tags: Sequence[str]) -> set[tuple[int, int, str]]:
-    """Spans (start, end, type) as in conlleval: an I-X not after X begins one (seqeval needs prefixes)."""
+    """Spans (start, end, type) as in conlleval:
+    an I-X not after X begins one (seqeval needs prefixes)."""
     result = set()
     start = 0
     open_type = None  # of the span that begins at `start`
@@ -93,7 +96,8 @@ def evaluate_tagging(
     layer: int = -1,
     progress: bool = False,
 ) -> Table:
-    """Span F1 by language of a linear probe trained on `train_rows` (usually one language), with a frozen encoder.
+    """Span F1 by language of a linear probe trained on `train_rows` (usually one language), with a
+    frozen encoder.
 
     Args:
         train_rows, test_rows: dicts with `tokens`, `tags` (one per word) and `lang`.
@@ -137,7 +141,8 @@ def evaluate_tagging(
 
 
 class _Tokens(NamedTuple):
-    """The tokens of a sentence that belong to a word: states (tokens, hidden), the word of each (tokens,)."""
+    """The tokens of a sentence that belong to a word:
+    states (tokens, hidden), the word of each (tokens,)."""
 
     states: np.ndarray
     words: np.ndarray

@@ -1,7 +1,8 @@
-"""Word in context (WiC): does a word have the same meaning in two sentences (OS 10.1, Table 25; WiC, XL-WiC).
+"""Word in context (WiC): does a word have the same meaning in two sentences (OS 10.1, Table 25;
+WiC, XL-WiC).
 
-A word's vector is the mean state of its tokens. A linear probe learns from the two vectors concatenated; for
-comparison, the best threshold on their cosine comes from the training rows.
+A word's vector is the mean state of its tokens. A linear probe learns from the two vectors
+concatenated; for comparison, the best threshold on their cosine comes from the training rows.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ def word_vectors(
     progress: bool = False,
     names: Sequence[str] | None = None,
 ) -> np.ndarray:
-    """(texts, hidden): mean state of the tokens that share a character with the word (start, end) of each text."""
+    """(texts, hidden): mean state of the tokens that share a character with the word
+    (start, end) of each text."""
     names = names or text_names(len(texts))
     for name, text, (start, end) in zip(names, texts, words, strict=True):
         if not 0 <= start < end <= len(text) or not text[start:end].strip():
@@ -53,7 +55,8 @@ def word_vectors(
 
 
 def best_threshold(scores: np.ndarray, same: np.ndarray) -> float:
-    """The threshold t where `scores >= t` best predicts `same`; halfway between two scores, the lowest of equals."""
+    """The threshold t where `scores >= t` best predicts `same`;
+    halfway between two scores, the lowest of equals."""
     values = np.unique(scores)
     # all are above the first, none above the last
     values = np.array([values[0] - 2e-6, *values, values[-1] + 2e-6])
@@ -71,16 +74,17 @@ def evaluate_wic(
     layer: int = -1,
     progress: bool = False,
 ) -> Table:
-    """Accuracy by language of a linear probe and of a cosine threshold, both from `train_rows` (English in the paper).
+    """Accuracy by language of a linear probe and of a cosine threshold, both from `train_rows`
+    (English in the paper).
 
     Args:
-        train_rows, test_rows: dicts with `sentence1`, `start1`, `end1`, `sentence2`, `start2`, `end2` (characters,
-            end exclusive), `label` (1 or True: same meaning), `lang`.
+        train_rows, test_rows: dicts with `sentence1`, `start1`, `end1`, `sentence2`, `start2`,
+            `end2` (characters, end exclusive), `label` (1 or True: same meaning), `lang`.
         layer: 0 is the embeddings, -1 the last layer.
 
     Returns:
-        Table with lang, accuracy, f1 (macro over both classes), cosine_accuracy, majority (share of the more frequent
-        class), all 0 to 1, and pairs; with the mean over languages.
+        Table with lang, accuracy, f1 (macro over both classes), cosine_accuracy, majority
+        (share of the more frequent class), all 0 to 1, and pairs; with the mean over languages.
     """
     train = checked_rows(train_rows, "training row", COLUMNS, _checked)
     test = checked_rows(test_rows, "test row", COLUMNS, _checked)
@@ -113,7 +117,8 @@ def evaluate_wic(
 
 
 class _WordPairs(NamedTuple):
-    """features (n, 2 hidden): the vectors of both words; cosines (n,) of the two; same (n,): the labels."""
+    """features (n, 2 hidden): the vectors of both words; cosines (n,) of the two; same (n,):
+    the labels."""
 
     features: np.ndarray
     cosines: np.ndarray

@@ -1,4 +1,5 @@
-"""Rule-based hard negatives for English: `rule_based` asks the rules of the other modules in turn."""
+"""Rule-based hard negatives for English: `rule_based` asks the rules of the other modules in
+turn."""
 
 from __future__ import annotations
 

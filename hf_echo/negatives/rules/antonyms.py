@@ -1,4 +1,5 @@
-"""Antonym rule for hard negatives: replace a word by its opposite if its neighbours show that it fits."""
+"""Antonym rule for hard negatives: replace a word by its opposite if its neighbours show that it
+fits."""
 
 from __future__ import annotations
 
@@ -173,7 +174,8 @@ def _has_subject(s: Sentence, k: int, form: str) -> bool:
 
 
 def _form_here(s: Sentence, k: int, forms: dict[str, str]) -> str:
-    """The form of a verb in this place: "finished" is a participle after "have" or "be", else a past."""
+    """The form of a verb in this place: "finished" is a participle after "have" or "be",
+    else a past."""
     if "past" not in forms or "participle" not in forms:
         return next(iter(forms), "")
     if s.before(k) in PREPOSITIONS:

@@ -75,13 +75,15 @@ def _last_adverb(s: Sentence, k: int) -> int:
 
 
 def _asks_for_a_thing(s: Sentence, v: Verb) -> bool:
-    """Whether a question asks for a thing ("Who is he?", "How much is it?"), so that negation makes no sense."""
+    """Whether a question asks for a thing ("Who is he?", "How much is it?"),
+    so that negation makes no sense."""
     asks = {"how"} if v.kind != "be" else {"how", "what", "who", "which", "whose"}
     return any(s.low[start] in asks for start in s.starts if start < v.k)
 
 
 def _coordinated(s: Sentence, k: int) -> bool:
-    """Whether the verb is coordinated ("saw or heard"), where do-support, a modal or "will" needs two edits."""
+    """Whether the verb is coordinated ("saw or heard"), where do-support,
+    a modal or "will" needs two edits."""
     return s.low[k + 1] in ("and", "or", ",") and s.low[k + 2] in FORMS
 
 
@@ -120,7 +122,8 @@ def _affirm(s: Sentence, v: Verb) -> Edits | None:
     return edits
 
 
-# --- modal verbs --------------------------------------------------------------------------------------------
+# --- modal verbs
+# --------------------------------------------------------------------------------------------
 
 _MODAL_CHANGES = {
     "can": ("must", "should"),
@@ -136,7 +139,8 @@ _MODAL_CHANGES = {
 
 
 def modal(s: Sentence, rng: Random) -> Iterator[Edits]:
-    """Yield edits that change the modal verb, or add one for possibility or obligation ("is" -> "may be")."""
+    """Yield edits that change the modal verb, or add one for possibility or obligation ("is" ->
+    "may be")."""
     verbs = finite_verbs(s)
     for verb in verbs:
         if verb.kind == "modal":
@@ -210,7 +214,8 @@ def _add_modal_to_verb(s: Sentence, v: Verb, new: str, rng: Random) -> Edits | N
     return _with_support(s, k, new, v.base)
 
 
-# --- tense --------------------------------------------------------------------------------------------------
+# --- tense
+# --------------------------------------------------------------------------------------------------
 
 # with these words another tense would contradict the sentence
 _TIME_WORDS = word_set("time_words")
@@ -218,9 +223,11 @@ _BE_TENSE = {"is": "was", "are": "were", "am": "was", "'m": " was", "'s": " was"
 
 
 def tense(s: Sentence, rng: Random) -> Iterator[Edits]:
-    """Yield edits that change the tense of the only finite verb (present to past, past to present or future).
+    """Yield edits that change the tense of the only finite verb
+    (present to past, past to present or future).
 
-    Sentences with a time expression, a year or a second finite verb are skipped, because one edit is not enough.
+    Sentences with a time expression, a year or a second finite verb are skipped, because one edit
+    is not enough.
     """
     # Another tense would contradict a year or "yesterday".
     has_year = any(token.isdigit() and len(token) == 4 for token in s.low)

@@ -1,9 +1,10 @@
-"""Find the finite verbs of an English sentence with word lists and neighbouring words, without a tagger.
+"""Find the finite verbs of an English sentence with word lists and neighbouring words, without a
+tagger.
 
-Precision comes before recall: a word that may be a noun or participle ("plans", "found") counts as a verb only if the
-words before or after it show that. spaCy's small English model agrees with 99.5 % of the verbs found in 1,500 sentences
-of six corpora, and finds a quarter more; it takes 330 MB and 20 times as long, and the package index has no release of
-it by its authors.
+Precision comes before recall: a word that may be a noun or participle ("plans", "found") counts as
+a verb only if the words before or after it show that. spaCy's small English model agrees with 99.5
+% of the verbs found in 1,500 sentences of six corpora, and finds a quarter more; it takes 330 MB
+and 20 times as long, and the package index has no release of it by its authors.
 """
 
 from __future__ import annotations
@@ -138,7 +139,8 @@ def _subject_like(s: Sentence, k: int) -> bool:
 
 
 def _auxiliary(s: Sentence, k: int, word: str) -> Verb | None:
-    """The verb where a form of "be", "have" or "do" or a modal verb stands; None if it is not finite here."""
+    """The verb where a form of "be", "have" or "do" or a modal verb stands;
+    None if it is not finite here."""
     # A question has its subject behind the auxiliary.
     negated = s.low[k + 1] in ("not", "n't")
     inverted = _starts_question(s, k) and _subject_like(s, k + 1 + negated)
@@ -302,7 +304,8 @@ def _is_past(place: _Place) -> bool:
 
 
 def _is_plural_present(place: _Place) -> bool:
-    """Whether a base form is a verb with a plural subject: "they see", "people see the", "doctors see them"."""
+    """Whether a base form is a verb with a plural subject:
+    "they see", "people see the", "doctors see them"."""
     if place.after_auxiliary:
         return False
     if place.after_pronoun and place.before in SUBJECTS_PLURAL:

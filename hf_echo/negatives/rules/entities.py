@@ -1,4 +1,5 @@
-"""Entity rules for hard negatives (xSIM++): names, words of one kind (places, people, colours), pronouns."""
+"""Entity rules for hard negatives (xSIM++): names, words of one kind (places, people, colours),
+pronouns."""
 
 from __future__ import annotations
 
@@ -53,7 +54,8 @@ _ALTERNATIVES = 3
 
 
 def entity(s: Sentence, rng: Random) -> Iterator[Edits]:
-    """Yield edits that replace a name, wherever it occurs, by one of its type; then nouns and colours."""
+    """Yield edits that replace a name, wherever it occurs, by one of its type;
+    then nouns and colours."""
     spans = list(_name_spans(s))
     rng.shuffle(spans)
     for start, end, group in spans:
@@ -80,7 +82,8 @@ def entity(s: Sentence, rng: Random) -> Iterator[Edits]:
 
 
 def _is_noun_here(s: Sentence, k: int) -> bool:
-    """Whether a word such as "book" or "train" is a noun: after a determiner, an adjective or a number."""
+    """Whether a word such as "book" or "train" is a noun:
+    after a determiner, an adjective or a number."""
     if s.before(k) in SUBJECTS or s.before(k) in _BEFORE_VERBS:
         return False
     if s.low[k] not in FORMS:
@@ -93,8 +96,8 @@ _ADJECTIVES = word_set("adjectives_of_persons")
 
 
 def _others(name: str, group: tuple[str, ...], s: Sentence, rng: Random) -> list[str]:
-    """A few other members of the group that do not occur in the sentence, nor are a longer or shorter form of the name
-    (USA, Jeffrey)."""
+    """A few other members of the group that do not occur in the sentence, nor are a longer or
+    shorter form of the name (USA, Jeffrey)."""
     # A few more than needed, since some occur in the sentence.
     drawn = rng.sample(group, min(len(group), _ALTERNATIVES + 4))
     plain_name = name.replace(".", "")
@@ -149,7 +152,8 @@ def _is_after_title(s: Sentence, k: int) -> bool:
 
 
 def _surname_at(s: Sentence, k: int) -> tuple[str, ...] | None:
-    """The surnames where an unknown word is one: behind a title or a first name, or before "said"."""
+    """The surnames where an unknown word is one:
+    behind a title or a first name, or before "said"."""
     token = s.tokens[k]
     if not token.isalpha() or len(token) <= 2:
         return None
@@ -161,7 +165,8 @@ def _surname_at(s: Sentence, k: int) -> tuple[str, ...] | None:
 
 
 def _names_at(s: Sentence, k: int, group: tuple[str, ...]) -> tuple[str, ...] | None:
-    """What may stand for a known name of `group`; None where it is a word or a part of a longer name."""
+    """What may stand for a known name of `group`;
+    None where it is a word or a part of a longer name."""
     token = s.tokens[k]
     before = s.before(k)
     before_name = s.is_name(k + 1)
@@ -184,7 +189,8 @@ def _names_at(s: Sentence, k: int, group: tuple[str, ...]) -> tuple[str, ...] | 
     return group
 
 
-# --- pronouns -----------------------------------------------------------------------------------------------
+# --- pronouns
+# -----------------------------------------------------------------------------------------------
 
 _HE_SHE = {"he": "she", "him": "her", "himself": "herself"}
 _SHE_HE = {"she": "he", "hers": "his", "herself": "himself"}
@@ -210,7 +216,8 @@ _FEMALE_OBJECT_ENDS = word_set("female_object_ends")
 
 
 def pronoun(s: Sentence, rng: Random) -> Iterator[Edits]:
-    """Yield edits that replace a person's pronouns in the whole sentence, and adapt the verb forms."""
+    """Yield edits that replace a person's pronouns in the whole sentence,
+    and adapt the verb forms."""
     # Which persons the sentence speaks of; a pronoun is not changed into one that is there.
     present = set(_words(s).values())
     has_he = not present.isdisjoint(("he", "him", "his"))

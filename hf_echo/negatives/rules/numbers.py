@@ -76,7 +76,8 @@ def _is_percent(s: Sentence, k: int) -> bool:
 
 
 def number(s: Sentence, rng: Random) -> Iterator[Edits]:
-    """Yield edits of quantities: digits keep their format (1,250 -> 1,730), words stay words (three -> seven)."""
+    """Yield edits of quantities: digits keep their format (1,250 -> 1,730),
+    words stay words (three -> seven)."""
     for k, low in enumerate(s.low[: len(s)]):
         if _NUMBER.match(low):
             if _is_quantity(s, k):
@@ -144,7 +145,8 @@ def _number_words_like(low: str, before: str, behind: str) -> list[str] | None:
 
 
 def _is_fraction(s: Sentence, k: int) -> bool:
-    """Whether the token belongs to a fraction ("two-thirds"), where another numerator may exceed one."""
+    """Whether the token belongs to a fraction ("two-thirds"),
+    where another numerator may exceed one."""
     return s.low[k + 1] == "-" and s.low[k + 2].rstrip("s") in _PARTS
 
 

@@ -1,10 +1,12 @@
 """Rule-based hard negatives: English sentences with another meaning in nearly the same words.
 
-After xSIM++ (Chen et al. 2023) and the prompt of OS Figure 15: causality (negation, antonym, modal, and also tense),
-entities (names, pronouns), numbers (quantities, dates, percentages). The rules use word lists and neighbouring words,
-without tagger or parser; a rule that is not sure makes no negative. English only. A negative may happen to be true.
+After xSIM++ (Chen et al. 2023) and the prompt of OS Figure 15: causality (negation, antonym, modal,
+and also tense), entities (names, pronouns), numbers (quantities, dates, percentages). The rules use
+word lists and neighbouring words, without tagger or parser; a rule that is not sure makes no
+negative. English only. A negative may happen to be true.
 
-Who needs them: hard negatives where no language model writes them, for training, for xsim++ and in data recipes.
+Who needs them: hard negatives where no language model writes them, for training, for xsim++ and in
+data recipes.
 """
 
 from __future__ import annotations
@@ -38,17 +40,20 @@ _NOT_LETTERS = re.compile(r"[\W_]+")
 
 
 def normal_form(text: str) -> str:
-    """Letters and digits of a text in lower case; texts with the same normal form count as equal."""
+    """Letters and digits of a text in lower case;
+    texts with the same normal form count as equal."""
     return _NOT_LETTERS.sub(" ", text.lower()).strip()
 
 
 def rule_based_hard_negatives(
     text: str, max_negatives: int = 5, *, exclude: Container[str] | None = None, seed: int = 0
 ) -> list[tuple[str, str]]:
-    """Make up to ``max_negatives`` sentences that differ from ``text`` in meaning, as (sentence, kind).
+    """Make up to ``max_negatives`` sentences that differ from ``text`` in meaning, as
+    (sentence, kind).
 
-    Kinds are the keys of :data:`RULES`. First comes one of each kind, in an order drawn from ``seed`` and the text,
-    then further ones of the same kinds. Equal text and seed give an equal list.
+    Kinds are the keys of :data:`RULES`. First comes one of each kind, in an order drawn from
+    ``seed`` and the text, then further ones of the same kinds. Equal text and seed give an equal
+    list.
 
     Args:
         text: English, one or a few sentences. An empty text gives an empty list.
@@ -93,7 +98,8 @@ def _next_new(
 def hard_negatives_for(
     targets: Sequence[str], max_negatives: int = 5, *, seed: int = 0
 ) -> list[list[tuple[str, str]]]:
-    """Make hard negatives of every target of a corpus, in order; none equals any target (:func:`normal_form`)."""
+    """Make hard negatives of every target of a corpus, in order;
+    none equals any target (:func:`normal_form`)."""
     exclude = {normal_form(target) for target in targets}
     return [
         rule_based_hard_negatives(target, max_negatives, exclude=exclude, seed=seed)
@@ -104,7 +110,8 @@ def hard_negatives_for(
 def hard_negatives_by_id(
     rows: Iterable[Mapping[str, str]], max_negatives: int = 5
 ) -> dict[str, list[tuple[str, str]]]:
-    """{id of an English sentence: its hard negatives} of n-way rows (id, lang, text), where the rules make some."""
+    """{id of an English sentence: its hard negatives} of n-way rows (id, lang, text),
+    where the rules make some."""
     english = {row["id"]: row["text"] for row in rows if row["lang"] == ENGLISH}
     negatives_by_id = {}
     for sentence_id, negatives in zip(

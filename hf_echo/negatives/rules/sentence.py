@@ -1,7 +1,7 @@
 """An English sentence as tokens that can be edited: casing, spacing and "a"/"an" stay correct.
 
-Clitics are separate tokens: "don't" is ``do`` ``n't``, "Tom's" is ``Tom`` ``'s``. ``Sentence(text).render({})`` is
-exactly the text.
+Clitics are separate tokens: "don't" is ``do`` ``n't``, "Tom's" is ``Tom`` ``'s``.
+``Sentence(text).render({})`` is exactly the text.
 """
 
 from __future__ import annotations
@@ -48,10 +48,11 @@ def cased(word: str, like: str) -> str:
 
 
 class Sentence:
-    """Tokens of one text (perhaps several sentences): words, numbers, clitics and single punctuation marks.
+    """Tokens of one text (perhaps several sentences): words, numbers, clitics and single
+    punctuation marks.
 
-    `low` are the tokens in lower case with straight apostrophes, followed by four empty strings; `starts` are positions
-    that begin a sentence.
+    `low` are the tokens in lower case with straight apostrophes, followed by four empty strings;
+    `starts` are positions that begin a sentence.
     """
 
     def __init__(self, text: str):
@@ -88,7 +89,8 @@ class Sentence:
         return self.low[k + 1] == "-" or self.before(k) == "-"
 
     def in_code(self, k: int) -> bool:
-        """Whether token k is part of a path, a call or a dotted name: "local.d/00", "open(", "snake_case"."""
+        """Whether token k is part of a path, a call or a dotted name:
+        "local.d/00", "open(", "snake_case"."""
         before = self.before(k)
         behind = self.low[k + 1]
         if before in ("/", "_", "=", "\\") or (before == "." and not self.spaces[k]):
@@ -105,7 +107,8 @@ class Sentence:
         )
 
     def render(self, edits: Mapping[int, str]) -> str:
-        """The text with tokens replaced: {position: new text}; "" removes a token. Adapts the article before it."""
+        """The text with tokens replaced: {position: new text}; "" removes a token.
+        Adapts the article before it."""
         tokens = self.tokens.copy()
         spaces = self.spaces.copy()
         # All edits first: the neighbour of one may be another.

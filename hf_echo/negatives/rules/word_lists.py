@@ -1,8 +1,10 @@
-"""Word lists of the rules, read from `words.yaml`: antonyms, words of one kind that can replace each
-other, the forms of some six hundred frequent verbs, and the words that a rule looks for beside them.
+"""Word lists of the rules, read from `words.yaml`: antonyms, words of one kind that can replace
+each other, the forms of some six hundred frequent verbs, and the words that a rule looks for beside
+them.
 
-Words that are mostly nouns in running text (``time``, ``point``, ``place``) are no verbs here: a rule that takes a noun
-for a verb writes bad English, while a rule that misses a verb writes nothing.
+Words that are mostly nouns in running text (``time``, ``point``, ``place``) are no verbs here: a
+rule that takes a noun for a verb writes bad English, while a rule that misses a verb writes
+nothing.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ def phrases(name: str) -> list[str]:
 
 
 def _opposites(*names: str) -> dict[str, str]:
-    """{word: opposite} of pairs `big-small` (both ways) and `hard>easy` (one way); the first of a word is used."""
+    """{word: opposite} of pairs `big-small` (both ways) and `hard>easy` (one way);
+    the first of a word is used."""
     opposites: dict[str, str] = {}
     for name in names:
         for entry in words(name):

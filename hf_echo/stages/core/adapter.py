@@ -1,7 +1,8 @@
-"""Adapters in training: `adapter` of a recipe. The base stays as it is, and low-rank matrices (LoRA, DoRA) learn.
+"""Adapters in training: `adapter` of a recipe. The base stays as it is, and low-rank matrices
+(LoRA, DoRA) learn.
 
-A checkpoint of the run holds what differs from the base. The result is a folder in peft's format: `AutoModel` and
-`SentenceTransformer` open it on its base, `hf-echo release` merges the two.
+A checkpoint of the run holds what differs from the base. The result is a folder in peft's format:
+`AutoModel` and `SentenceTransformer` open it on its base, `hf-echo release` merges the two.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ NAME = "default"  # as peft calls the first adapter
 
 @dataclass(kw_only=True)
 class AdapterSettings:
-    """`adapter` of a recipe: LoRA (arXiv:2106.09685), DoRA (arXiv:2402.09353) with `use_dora`, QLoRA
-    (arXiv:2305.14314) with `load_in_4bit`."""
+    """`adapter` of a recipe: LoRA (arXiv:2106.09685), DoRA (arXiv:2402.09353) with `use_dora`,
+    QLoRA (arXiv:2305.14314) with `load_in_4bit`."""
 
     r: int = setting("rank of the matrices", 16, least=1)
     alpha: float = setting("the product of the matrices is multiplied by alpha / r", 32, above=0)
@@ -64,13 +65,16 @@ def add_adapter(
     learns: str = "encoder",
     beside: Sequence[str] = (),
 ) -> None:
-    """Put a new adapter, which changes nothing yet, into the part of the model that the stage trains.
+    """Put a new adapter, which changes nothing yet, into the part of the model that the stage
+    trains.
 
     Args:
         model: an EchoEncoder, EchoDecoder, EchoForTranslation or EchoSpeechEncoder.
         base: the checkpoint that the model was opened from.
-        learns: as in `Stage`; the adapter is the decoder's where the decoder alone learns, else the encoder's.
-        beside: pieces of the names of layers that learn themselves beside the adapter, and get none.
+        learns: as in `Stage`; the adapter is the decoder's where the decoder alone learns, else the
+            encoder's.
+        beside: pieces of the names of layers that learn themselves beside the adapter, and get
+            none.
 
     Raises:
         ValueError: `target_modules` names no linear layer.
@@ -81,7 +85,8 @@ def add_adapter(
     if isinstance(model, EchoForTranslation):
         part = model.decoder if learns == "decoder" else model.encoder
 
-    # The layers that get low-rank matrices: those of the recipe, else all linear ones inside of the blocks.
+    # The layers that get low-rank matrices: those of the recipe, else all linear ones inside of the
+    # blocks.
     of_blocks = sorted(_linear_names(part, beside))
     wanted = settings.target_modules or of_blocks
     known = {
@@ -113,8 +118,9 @@ def add_adapter(
 def hold_in_4_bits(part: nn.Module, beside: Sequence[str] = ()) -> None:
     """Replace the linear layers inside of numbered blocks by bitsandbytes' layers in NF4, in place.
 
-    Embeddings and norms stay as they are, as in QLoRA. The sums are computed in the type of the input. (transformers
-    quantizes while it opens a checkpoint; the start of a run may be a release, or joined of two checkpoints.)
+    Embeddings and norms stay as they are, as in QLoRA. The sums are computed in the type of the
+    input. (transformers quantizes while it opens a checkpoint; the start of a run may be a release,
+    or joined of two checkpoints.)
     """
     from bitsandbytes.nn import Linear4bit, Params4bit
 
@@ -173,7 +179,8 @@ def part_with_adapter(model: nn.Module) -> Any | None:
 
 
 def freeze_base(model: nn.Module, beside: Sequence[str] = ()) -> set[str]:
-    """Switch off the gradients of everything but the adapter and a stage's own head; names of what stays as it is.
+    """Switch off the gradients of everything but the adapter and a stage's own head; names of what
+    stays as it is.
 
     Args:
         beside: as in `add_adapter`.
@@ -191,7 +198,8 @@ def freeze_base(model: nn.Module, beside: Sequence[str] = ()) -> set[str]:
         if id(parameter) in of_base:
             parameter.requires_grad_(False)
             names.add(name)
-    # bitsandbytes stores the scales of a weight in 4 bits beside it, such as "q_proj.weight.absmax".
+    # bitsandbytes stores the scales of a weight in 4 bits beside it, such as
+    # "q_proj.weight.absmax".
     for name in model.state_dict():
         layer, separator, _ = name.partition(".weight.")
         if separator and f"{layer}.weight" in names:
@@ -200,7 +208,8 @@ def freeze_base(model: nn.Module, beside: Sequence[str] = ()) -> set[str]:
 
 
 def save_adapter(model: nn.Module, folder: str | Path, tokenizer: EchoTokenizer) -> None:
-    """Write the adapter inside `model` in peft's format, with the name and fingerprint of its base."""
+    """Write the adapter inside `model` in peft's format, with the name and fingerprint of its
+    base."""
     from ...modeling.adapters_echo import adapter_parameters
 
     part = part_with_adapter(model)

@@ -1,7 +1,8 @@
-"""Core of every stage: loss parts by name, batches of a sampler, evaluation on dev sets, exact resume.
+"""Core of every stage: loss parts by name, batches of a sampler, evaluation on dev sets, exact
+resume.
 
-A stage defines its sampler, its collator and its loss parts; the formulas are in `hf_echo.losses`. Nothing here
-depends on the kind of row (text, audio, document) or on a decoder.
+A stage defines its sampler, its collator and its loss parts; the formulas are in `hf_echo.losses`.
+Nothing here depends on the kind of row (text, audio, document) or on a decoder.
 """
 
 from __future__ import annotations
@@ -52,15 +53,18 @@ UNREAD = (
     "train_sampling_strategy",
     "length_column_name",
     "data_seed",
-    # the loss: each part is a mean over its items on all processes, and reads the labels that it needs
+    # the loss: each part is a mean over its items on all processes, and reads the labels that it
+    # needs
     "average_tokens_across_devices",
     "label_names",
     "label_smoothing_factor",
-    # the run: tokens are always counted, the model stands whole on each device, `hf-echo train` finds the checkpoint
+    # the run: tokens are always counted, the model stands whole on each device, `hf-echo train`
+    # finds the checkpoint
     "include_num_input_tokens_seen",
     "parallelism_config",
     "resume_from_checkpoint",
-    # evaluation: dev sets are encoded and measured by `measure`, without the Trainer's loop over batches
+    # evaluation: dev sets are encoded and measured by `measure`, without the Trainer's loop over
+    # batches
     "prediction_loss_only",
     "batch_eval_metrics",
     "include_for_metrics",
@@ -70,7 +74,8 @@ UNREAD = (
     "bf16_full_eval",
     "fp16_full_eval",
 )
-# TrainingArguments takes any number for these: a negative one would climb the loss, or fail at some step.
+# TrainingArguments takes any number for these: a negative one would climb the loss, or fail at some
+# step.
 NOT_NEGATIVE = (
     "learning_rate",
     "weight_decay",
@@ -162,7 +167,8 @@ class CoreConfig(TrainingArguments):
 
 @dataclass
 class CachedBatchConfig:
-    """Fields of a stage whose batch may be larger than what a device holds (`gradient_cache.py`)."""
+    """Fields of a stage whose batch may be larger than what a device holds
+    (`gradient_cache.py`)."""
 
     batch_tokens: int | None = setting(
         "padded tokens of a batch on one device, whose rows are all negatives of each other; it is embedded in chunks "
@@ -186,7 +192,8 @@ class ItemsOfStep:
 
 
 class StepsOfTheRecipe(TrainerCallback):
-    """A resumed run logs, evaluates and saves as its recipe says. Trainer would do it as the checkpoint's did."""
+    """A resumed run logs, evaluates and saves as its recipe says.
+    Trainer would do it as the checkpoint's did."""
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
@@ -195,7 +202,8 @@ class StepsOfTheRecipe(TrainerCallback):
 
 
 def check_cached_budget(cached: int, chunk: int, lengths: np.ndarray, args: CoreConfig) -> None:
-    """Raises ValueError for a cached batch that is smaller than a chunk, or larger than the data."""
+    """Raises ValueError for a cached batch that is smaller than a chunk,
+    or larger than the data."""
     if cached < chunk:
         raise ValueError(
             f"the batch ({cached}) is smaller than a chunk of it ({chunk}): batch_tokens >= max_tokens"
@@ -231,7 +239,8 @@ def check_model(model: nn.Module, args: CoreConfig) -> None:
 
 
 def check_teacher(student: Any, teacher: Sequence[Any]) -> None:
-    """Raises ValueError where embeddings of the teacher (sides of ``rows -> (n, d)``) have another size."""
+    """Raises ValueError where embeddings of the teacher (sides of ``rows ->
+    (n, d)``) have another size."""
     size = student.config.embedding_size
     dim = teacher[0][[0]].shape[1]
     if size != dim:
@@ -241,7 +250,8 @@ def check_teacher(student: Any, teacher: Sequence[Any]) -> None:
 
 
 def freeze_named(model: nn.Module, beginnings: list[str]) -> None:
-    """Freeze the parameters whose names begin so; raises ValueError where that is none, or all that learn."""
+    """Freeze the parameters whose names begin so;
+    raises ValueError where that is none, or all that learn."""
     frozen = [p for name, p in model.named_parameters() if name.startswith(tuple(beginnings))]
     if not frozen:
         raise ValueError(f"freeze={beginnings} is the start of no parameter's name; try [encoder.]")
@@ -260,7 +270,8 @@ def _stays(part: nn.Module) -> bool:
 class CoreTrainer(Trainer):
     """Base of the stages. A stage defines `make_collator`, `loss_parts` and how rows form batches.
 
-    Batches come from `batch_lengths`, with `max_tokens` and `max_rows` in the stage's Config, or from `make_sampler`.
+    Batches come from `batch_lengths`, with `max_tokens` and `max_rows` in the stage's Config, or
+    from `make_sampler`.
 
     Args:
         train_dataset: rows by number. tokenizer: the processor of the rows, saved with the model.
@@ -325,7 +336,8 @@ class CoreTrainer(Trainer):
         self.frozen = [part for part in model.modules() if _stays(part)]
 
     def _issue_warnings_after_load(self, load_result: Any) -> None:
-        """Tied weights, such as the decoder's output layer, are stored once: they are not missing."""
+        """Tied weights, such as the decoder's output layer, are stored once:
+        they are not missing."""
         tied = getattr(self.model, "all_tied_weights_keys", None) or {}
         # With an adapter, the weights of the base are not in a checkpoint.
         elsewhere = {*tied, *self.base_names}
@@ -342,14 +354,16 @@ class CoreTrainer(Trainer):
         raise NotImplementedError
 
     def batch_lengths(self, data: Any = None) -> np.ndarray:
-        """(rows, sides) what a row of `data` costs of the budget `max_tokens`: tokens, or samples of audio.
+        """(rows, sides) what a row of `data` costs of the budget `max_tokens`: tokens, or samples
+        of audio.
 
         Only stages that read prepared data take other data than the training data.
         """
         raise NotImplementedError
 
     def make_sampler(self) -> Any:
-        """Batches of rows of similar length, as many as the budget allows. The sampler knows rank and epoch."""
+        """Batches of rows of similar length, as many as the budget allows.
+        The sampler knows rank and epoch."""
         data = self.train_dataset
         if isinstance(data, PreparedParallel):
             return ShardBatchSampler(
@@ -421,8 +435,9 @@ class CoreTrainer(Trainer):
     def encoded(
         self, model: nn.Module, inputs: Mapping[str, Any], *, alone: bool = False
     ) -> EncodedBatch:
-        """(texts, d) embeddings of a batch or of a part of it; named losses that no other row of a batch changes
-        (means), and their weights. `alone`: the embeddings are enough. None: no loss reads embeddings."""
+        """(texts, d) embeddings of a batch or of a part of it; named losses that no other row of a
+        batch changes (means), and their weights. `alone`: the embeddings are enough. None: no loss
+        reads embeddings."""
         raise NotImplementedError
 
     def losses_of_embeddings(
@@ -432,7 +447,8 @@ class CoreTrainer(Trainer):
         raise NotImplementedError
 
     def part_sizes(self, inputs: Mapping[str, Any]) -> dict[str, int]:
-        """How many items a loss part is the mean of, by its name, where these are not the rows of the batch."""
+        """How many items a loss part is the mean of, by its name,
+        where these are not the rows of the batch."""
         return {}
 
     def count_tokens(self, inputs: Mapping[str, Any]) -> int:
@@ -482,13 +498,15 @@ class CoreTrainer(Trainer):
             if hasattr(self.data_collator, "set_epoch"):
                 self.data_collator.set_epoch(epoch)
 
-        # The Trainer calls it at the start of every epoch: the loader's, and behind skipped batches the sampler's.
+        # The Trainer calls it at the start of every epoch: the loader's, and behind skipped batches
+        # the sampler's.
         loader.set_epoch = set_epoch
         sampler.set_epoch = set_epoch
         return loader
 
     def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
-        """The Trainer's, with parameters that have their own learning rate in groups of their own."""
+        """The Trainer's, with parameters that have their own learning rate in groups of their
+        own."""
         is_new = self.optimizer is None
         optimizer = super().create_optimizer(model)
         if not is_new:
@@ -517,7 +535,8 @@ class CoreTrainer(Trainer):
     def _save(
         self, output_dir: str | None = None, state_dict: dict[str, torch.Tensor] | None = None
     ) -> None:
-        """As Trainer's; with an adapter, a checkpoint holds what differs from the base, to be resumed on it."""
+        """As Trainer's; with an adapter, a checkpoint holds what differs from the base,
+        to be resumed on it."""
         if not self.base_names:
             super()._save(output_dir, state_dict)
             return
@@ -564,7 +583,8 @@ class CoreTrainer(Trainer):
             return super().train(*args, **kwargs)
 
     def _get_grad_norm(self, model: nn.Module, grad_norm: Any = None) -> Any:
-        """The norm of the gradients, which must be finite; a scaler of fp16 skips steps where it is not."""
+        """The norm of the gradients, which must be finite;
+        a scaler of fp16 skips steps where it is not."""
         norm = super()._get_grad_norm(model, grad_norm)
         if not self.args.fp16:
             check_finite_step(
@@ -634,7 +654,8 @@ class CoreTrainer(Trainer):
     def items_of(
         self, batches: list[Mapping[str, Any]], device: torch.device
     ) -> ItemsOfStep | None:
-        """What the loss parts of an optimizer step are means of, on all processes; None: known after the loss."""
+        """What the loss parts of an optimizer step are means of, on all processes; None:
+        known after the loss."""
         # One exchange for all parts: each would cost a round trip between the devices.
         counts: dict[str, int] = defaultdict(int)
         for batch in batches:
@@ -647,8 +668,9 @@ class CoreTrainer(Trainer):
     def share(self, name: str, inputs: Mapping[str, Any], items: ItemsOfStep | None) -> float:
         """Factor of a loss part of this batch, or of a part of it.
 
-        Processes and accumulated batches hold different numbers of items. With this factor, the mean over processes and
-        batches, which Trainer and DDP take, is the mean over the items of all of them.
+        Processes and accumulated batches hold different numbers of items. With this factor, the
+        mean over processes and batches, which Trainer and DDP take, is the mean over the items of
+        all of them.
         """
         size = self.part_sizes(inputs).get(name, len(inputs["index"]))
         if items is None:

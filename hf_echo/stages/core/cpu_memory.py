@@ -1,7 +1,8 @@
 """Return free memory to the system while training on a CPU.
 
-Batches by token budget have many shapes, and glibc keeps freed blocks for the next allocation of the same size. With
-two layers and batches of 32k tokens, a process held 8.3 GB after 100 steps and 12 GB after 500, and used 1.4 GB.
+Batches by token budget have many shapes, and glibc keeps freed blocks for the next allocation of
+the same size. With two layers and batches of 32k tokens, a process held 8.3 GB after 100 steps and
+12 GB after 500, and used 1.4 GB.
 """
 
 from __future__ import annotations

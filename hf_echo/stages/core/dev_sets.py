@@ -1,4 +1,5 @@
-"""xsim (and xsim++) of a model in training, as the metrics that `load_best_model_at_end` looks at."""
+"""xsim (and xsim++) of a model in training, as the metrics that `load_best_model_at_end` looks
+at."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class DevSet:
-    """An n-way table (id, lang, text) and, for xsim++, hard negatives of its English: id -> [(text, kind)]."""
+    """An n-way table (id, lang, text) and, for xsim++, hard negatives of its English:
+    id -> [(text, kind)]."""
 
     rows: Any
     negatives: Mapping | None = None
@@ -28,7 +30,8 @@ class DevSet:
 
 
 def check_dev_set(name: str, dev: DevSet) -> None:
-    """Raises ValueError where the first evaluation would, and warns of languages that it leaves out."""
+    """Raises ValueError where the first evaluation would, and warns of languages that it leaves
+    out."""
     texts = texts_by_language(dev.rows)
     pairs = [(lang, dev.target_lang) for lang in texts if lang != dev.target_lang]
     try:
@@ -45,7 +48,8 @@ def evaluate_sets(
     prefix: str = "eval",
     tables: dict | None = None,
 ) -> dict[str, float]:
-    """{"eval_xsim": mean over the sets, "eval_NAME_xsim": ..., "eval_NAME_xsimpp": ...} in percent."""
+    """{"eval_xsim": mean over the sets, "eval_NAME_xsim": ..., "eval_NAME_xsimpp":
+    ...} in percent."""
     measured = {}
     with evaluating(model):
         for name, dev in dev_sets.items():
@@ -62,7 +66,8 @@ def evaluate_sets(
 
 
 def averages(tables: Mapping[str, Table], measures: Sequence[str], prefix: str) -> dict[str, float]:
-    """{"PREFIX_SET_MEASURE": average of the set's table}, and "PREFIX_MEASURE", the mean over the sets."""
+    """{"PREFIX_SET_MEASURE": average of the set's table}, and "PREFIX_MEASURE",
+    the mean over the sets."""
     metrics: dict[str, float] = {}
     for measure in measures:
         averages_of_sets = {}

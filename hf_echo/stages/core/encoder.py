@@ -1,4 +1,5 @@
-"""Stages of the encoder alone: teacher and student, tokens, long context. The decoder stays as it is."""
+"""Stages of the encoder alone: teacher and student, tokens, long context.
+The decoder stays as it is."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ from .text import TextConfig, text_lengths
 
 
 class EncoderTrainer(CoreTrainer):
-    """Only the encoder learns; a decoder of the checkpoint is kept frozen, so that it can be tried on the result."""
+    """Only the encoder learns; a decoder of the checkpoint is kept frozen,
+    so that it can be tried on the result."""
 
     encoder_sides = 1  # texts of a pair that are encoded: the source; 2: the target too
 
@@ -39,7 +41,8 @@ class EncoderTrainer(CoreTrainer):
         )
 
     def language_drops(self, args: TextConfig) -> dict[str, float]:
-        """Probability of the unspecified-language prompt by language, where it is not `args.language_drop`."""
+        """Probability of the unspecified-language prompt by language,
+        where it is not `args.language_drop`."""
         return {}
 
     def batch_lengths(self, data: TokenizedParallel | None = None) -> np.ndarray:
@@ -48,7 +51,8 @@ class EncoderTrainer(CoreTrainer):
     def encode(
         self, model: nn.Module, inputs: dict[str, Any]
     ) -> EchoEncoderOutput | EchoTranslationOutput:
-        """The model's output for all texts of a batch: sources, then targets where there are any."""
+        """The model's output for all texts of a batch:
+        sources, then targets where there are any."""
         return model(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"])
 
     def encoded(

@@ -1,14 +1,17 @@
-"""Exact gradient caching: the batch of a contrastive loss is larger than what memory holds of its activations.
+"""Exact gradient caching: the batch of a contrastive loss is larger than what memory holds of its
+activations.
 
-Two passes over chunks of the batch, as in GradCache (Gao et al. 2021, arXiv:2101.06983) and in sentence-transformers'
-CachedMultipleNegativesRankingLoss:
+Two passes over chunks of the batch, as in GradCache (Gao et al. 2021, arXiv:2101.06983) and in
+sentence-transformers' CachedMultipleNegativesRankingLoss:
 
     1. embed all chunks without gradients, and keep the random state before each of them;
     2. compute the loss of all embeddings, and its gradient with respect to each embedding;
-    3. embed each chunk again, with the same random state and gradients, and carry the gradient of its embeddings on to
-       the parameters. Losses that read one row alone, such as translation, are computed here.
+    3. embed each chunk again, with the same random state and gradients, and carry the gradient of
+       its embeddings on to the parameters. Losses that read one row alone, such as translation, are
+       computed here.
 
-The gradient is that of one pass, dropout included. Processes exchange embeddings in 2 and gradients in the last chunk.
+The gradient is that of one pass, dropout included. Processes exchange embeddings in 2 and gradients
+in the last chunk.
 """
 
 from __future__ import annotations
@@ -61,7 +64,8 @@ class Chunk:
     Attributes:
         inputs: the batch of these rows alone, cut to their longest text.
         texts: (texts of the chunk,) places of its texts among those of the batch.
-        is_filler: repeats another chunk, and no gradient comes from it: all processes run equally many chunks.
+        is_filler: repeats another chunk, and no gradient comes from it: all processes run equally
+            many chunks.
     """
 
     inputs: dict[str, Any]
@@ -75,8 +79,8 @@ def rows_of_chunks(
     """Row numbers of each chunk, rows of similar length together.
 
     Args:
-        lengths: (rows, sides) tokens. A chunk costs what it costs the batch sampler: its rows times the longest length
-            of each side, rounded up to a multiple.
+        lengths: (rows, sides) tokens. A chunk costs what it costs the batch sampler: its rows times
+            the longest length of each side, rounded up to a multiple.
         max_tokens, max_rows: of a chunk; a longer row is a chunk by itself.
     """
     padded = -(-np.maximum(lengths, 1) // multiple) * multiple  # rounded up
@@ -156,8 +160,8 @@ def chunks_of(
 ) -> list[Chunk]:
     """Chunks of a batch, in the order of the second pass. All processes get equally many.
 
-    The chunk of row 0 is the last: gradients are exchanged there, and the decoder reads row 0 whatever its share of the
-    rows is, so that every parameter has a gradient in it.
+    The chunk of row 0 is the last: gradients are exchanged there, and the decoder reads row 0
+    whatever its share of the rows is, so that every parameter has a gradient in it.
     """
     chunks = []
     of_first_row = None

@@ -1,9 +1,10 @@
-"""How long a stage would take on graphics cards: computed from its parameters and tokens, not measured."""
+"""How long a stage would take on graphics cards:
+computed from its parameters and tokens, not measured."""
 
 from __future__ import annotations
 
-# Dense bf16 products per second with sums in float32: the data sheets of A100 SXM and H100 SXM, and NVIDIA's white
-# paper on the Ada architecture.
+# Dense bf16 products per second with sums in float32: the data sheets of A100 SXM and H100 SXM, and
+# NVIDIA's white paper on the Ada architecture.
 PEAK_FLOPS = {"A100": 312e12, "H100": 989e12, "RTX 4090": 165e12}
 UTILISATION = 0.35  # an assumption: the share of the peak that training of this size reaches
 FORWARD = 2  # operations of a weight and a token: a product and a sum
@@ -11,7 +12,8 @@ TRAINING = 3 * FORWARD  # the backward pass takes twice as many
 
 
 def computed_hours(flops_of_step: float, steps: int) -> dict[str, object]:
-    """Hours of a run of so many steps on each card; attention scores, a teacher and a guide are not counted."""
+    """Hours of a run of so many steps on each card;
+    attention scores, a teacher and a guide are not counted."""
     flops = flops_of_step * steps
     hours = {}
     for card, peak in PEAK_FLOPS.items():

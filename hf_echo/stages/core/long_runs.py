@@ -1,4 +1,5 @@
-"""What keeps a long run whole: it stops at the first number that is not finite, and saves when it is asked to end."""
+"""What keeps a long run whole: it stops at the first number that is not finite,
+and saves when it is asked to end."""
 
 from __future__ import annotations
 
@@ -27,8 +28,9 @@ from ...utils.fingerprint import CHECKSUMS, sha256
 class SaveWhenAsked(TrainerCallback):
     """Saves and ends the run behind the step in which a process gets SIGTERM.
 
-    transformers' own callback of `enable_jit_checkpoint` also saves before the optimizer's step, with the random state
-    of behind it, and each process for itself: such a run does not go on as an unbroken one.
+    transformers' own callback of `enable_jit_checkpoint` also saves before the optimizer's step,
+    with the random state of behind it, and each process for itself: such a run does not go on as an
+    unbroken one.
     """
 
     def __init__(self) -> None:
@@ -83,7 +85,8 @@ def check_finite_step(value: torch.Tensor | float | None, what: str, step: int, 
 
 @contextmanager
 def checkpoint_or_nothing(folder: Path) -> Iterator[None]:
-    """A block that writes a checkpoint: on a full disk its part of it is removed, and one line says so."""
+    """A block that writes a checkpoint: on a full disk its part of it is removed,
+    and one line says so."""
     try:
         yield
     except (OSError, RuntimeError, SafetensorError) as error:
@@ -102,7 +105,8 @@ def checkpoint_or_nothing(folder: Path) -> Iterator[None]:
 
 
 def write_checkpoint_checksums(folder: Path) -> None:
-    """`checksums.json` with size and SHA-256 of every file of a checkpoint; read before a run continues from it."""
+    """`checksums.json` with size and SHA-256 of every file of a checkpoint;
+    read before a run continues from it."""
     checksums = {}
     for file in sorted(folder.rglob("*")):
         if file.is_file() and file.name != CHECKSUMS:

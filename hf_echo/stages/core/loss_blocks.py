@@ -1,6 +1,8 @@
-"""A loss of many rows against all rows of a batch, block by block: memory for one block of cosines, not for all.
+"""A loss of many rows against all rows of a batch, block by block: memory for one block of cosines,
+not for all.
 
-32,768 pairs have 4 GiB of cosines in float32, and a loss holds several such matrices for its backward pass.
+32,768 pairs have 4 GiB of cosines in float32, and a loss holds several such matrices for its
+backward pass.
 """
 
 from __future__ import annotations

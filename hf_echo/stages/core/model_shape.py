@@ -42,12 +42,14 @@ class VocabularyOnly:
 
 
 def check_shape(shape: dict[str, Any]) -> None:
-    """Raises ValueError (one line) where no model can have this shape; the tokenizer need not be there."""
+    """Raises ValueError (one line) where no model can have this shape;
+    the tokenizer need not be there."""
     new_config(shape, VocabularyOnly())
 
 
 def check_same_shape(shape: dict[str, Any], config: Any, name: str) -> None:
-    """Raises ValueError where `shape` is not that of the checkpoint `name`, which a run starts from and keeps."""
+    """Raises ValueError where `shape` is not that of the checkpoint `name`,
+    which a run starts from and keeps."""
     for field, asked in shape.items():
         part = getattr(config, "decoder", None) if field in OF_DECODER else config
         value = getattr(part, OF_DECODER.get(field, field), asked)
@@ -58,7 +60,8 @@ def check_same_shape(shape: dict[str, Any], config: Any, name: str) -> None:
 
 
 def check_backbone(name: str, model_type: str | None) -> None:
-    """Raises ValueError where the `backbone` of a recipe is a checkpoint of this package, which has one inside."""
+    """Raises ValueError where the `backbone` of a recipe is a checkpoint of this package,
+    which has one inside."""
     if model_type is not None and model_type.startswith(EchoConfig.model_type):
         raise ValueError(
             f"backbone: {name} is an Echo checkpoint already: name it as model_name_or_path"
@@ -66,7 +69,8 @@ def check_backbone(name: str, model_type: str | None) -> None:
 
 
 def check_activations(shape: dict[str, Any], of: str = "shape") -> None:
-    """Raises ValueError for an unknown activation function; `of` is what `shape` is called in the recipe."""
+    """Raises ValueError for an unknown activation function;
+    `of` is what `shape` is called in the recipe."""
     for name in ACTIVATIONS:
         if name in shape and (not isinstance(shape[name], str) or shape[name] not in ACT2FN):
             advice = did_you_mean(shape[name], ACT2FN, "silu and gelu are usual")
@@ -102,8 +106,8 @@ def new_config(
 
 
 def decoder_config(shape: dict, encoder: EchoConfig, tokenizer: EchoTokenizer) -> EchoDecoderConfig:
-    """Configuration of a new decoder for an encoder: as wide, with as many heads, and the fields of OF_DECODER in
-    `shape`."""
+    """Configuration of a new decoder for an encoder: as wide, with as many heads, and the fields of
+    OF_DECODER in `shape`."""
     _check_values(shape)
     width = encoder.hidden_size
     heads = encoder.num_attention_heads
@@ -122,7 +126,8 @@ def decoder_config(shape: dict, encoder: EchoConfig, tokenizer: EchoTokenizer) -
 
 
 def _of_tokenizer(tokenizer: EchoTokenizer) -> dict[str, int | None]:
-    """Fields that follow from the tokenizer; one without BOS and EOS, such as BERT's, has CLS and SEP for them."""
+    """Fields that follow from the tokenizer; one without BOS and EOS, such as BERT's,
+    has CLS and SEP for them."""
     values: dict[str, int | None] = {
         "vocab_size": len(tokenizer),
         "max_position_embeddings": tokenizer.model_max_length,

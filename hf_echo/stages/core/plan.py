@@ -1,4 +1,5 @@
-"""What a dry run reports about a stage: the configuration and the size of its model, without weights."""
+"""What a dry run reports about a stage: the configuration and the size of its model,
+without weights."""
 
 from __future__ import annotations
 
@@ -21,11 +22,12 @@ ECHO = (EchoConfig,)
 
 
 class Start(Protocol):
-    """Checkpoints and tokenizers that a recipe names: those that are here, and those that an earlier recipe makes."""
+    """Checkpoints and tokenizers that a recipe names:
+    those that are here, and those that an earlier recipe makes."""
 
     def config(self, field: str, name: str, kinds: tuple[Any, ...] = ECHO) -> Any:
-        """Configuration of the checkpoint `name`, which the recipe's `field` names; None, with a problem, if there is
-        none of these kinds."""
+        """Configuration of the checkpoint `name`, which the recipe's `field` names; None, with a
+        problem, if there is none of these kinds."""
 
     def vocabulary(self, model_args: ModelArguments) -> Any:
         """Stands for the tokenizer of the run; its length is known."""
@@ -34,12 +36,14 @@ class Start(Protocol):
 def start_or_shape(
     model_args: ModelArguments, start: Start, new: Callable[[], Any], kinds: tuple[Any, ...] = ECHO
 ) -> Any | None:
-    """Configuration of the checkpoint that a recipe starts from, or a new one; None where it is not known."""
+    """Configuration of the checkpoint that a recipe starts from, or a new one;
+    None where it is not known."""
     name = model_args.model_name_or_path
     if not name:
         return new()
     config = start.config("model_name_or_path", name, kinds)
-    # Of a checkpoint that is not here, a shape that is more than a new decoder tells what it is like.
+    # Of a checkpoint that is not here, a shape that is more than a new decoder tells what it is
+    # like.
     if config is None and set(model_args.shape) - set(OF_DECODER):
         return new()
     return config
@@ -69,7 +73,8 @@ def plan_echo(model_args: ModelArguments, args: CoreConfig, start: Start) -> Ech
 
 
 def _of_backbone(model_args: ModelArguments, start: Start) -> EchoConfig | None:
-    """Configuration of an encoder on a pretrained backbone; None where it is out of reach, which is a problem."""
+    """Configuration of an encoder on a pretrained backbone;
+    None where it is out of reach, which is a problem."""
     backbone = start.config("backbone", model_args.backbone, (PreTrainedConfig,))
     if backbone is None:
         return None
@@ -100,10 +105,11 @@ class Stack(NamedTuple):
 def size_of_echo(
     config: EchoConfig, args: Any, learns: str, encoder_sides: int = 1
 ) -> dict[str, Any]:
-    """Parameters, batches and memory of an encoder, with its decoder if there is one; `learns` as in `Stage`.
+    """Parameters, batches and memory of an encoder, with its decoder if there is one; `learns` as
+    in `Stage`.
 
-    `encoder_sides`: texts of a pair that are encoded. What `freeze` of a recipe names, and a decoder without a
-    translation loss, does not learn.
+    `encoder_sides`: texts of a pair that are encoded. What `freeze` of a recipe names, and a
+    decoder without a translation loss, does not learn.
     """
     if not config.decoder and learns != "encoder":
         raise ValueError(
@@ -182,7 +188,8 @@ def _encoder_stack(encoder: EchoEncoder, tokens: float) -> Stack:
 
 
 def _decoder_flops(decoder: nn.Module, args: Any) -> float:
-    """Operations of a training step for each token of a side: the blocks, and the softmax over the vocabulary."""
+    """Operations of a training step for each token of a side:
+    the blocks, and the softmax over the vocabulary."""
     config = decoder.config
     entries = getattr(args, "softmax_samples", None) or config.vocab_size
     weights = count(decoder.model.layers) + config.hidden_size * entries
@@ -213,7 +220,8 @@ def _is_frozen(name: str, freeze: list[str]) -> bool:
 
 
 def _learning(model: nn.Module, part: nn.Module, freeze: list[str]) -> int:
-    """Parameters of `part` that learn; `freeze` names those that do not, by the start of their name in the model."""
+    """Parameters of `part` that learn; `freeze` names those that do not,
+    by the start of their name in the model."""
     of_part = {id(parameter) for parameter in part.parameters()}
     learning = 0
     for name, parameter in model.named_parameters():  # a tied one comes once
@@ -223,11 +231,13 @@ def _learning(model: nn.Module, part: nn.Module, freeze: list[str]) -> int:
 
 
 def activation_memory(args: Any, stacks: Iterable[Stack]) -> float:
-    """Bytes that blocks keep for the backward pass; with gradient checkpointing, those of one block and its inputs.
+    """Bytes that blocks keep for the backward pass; with gradient checkpointing, those of one block
+    and its inputs.
 
-    A token keeps 16 vectors of the hidden size in a block (inputs and results of the norms, queries, keys and values
-    before and behind their rotation, what attention gives, sums) and 4 of the inner size, or 2 without a gate: the
-    scores of attention are not kept. docs/scale.md compares with measured memory.
+    A token keeps 16 vectors of the hidden size in a block (inputs and results of the norms,
+    queries, keys and values before and behind their rotation, what attention gives, sums) and 4 of
+    the inner size, or 2 without a gate: the scores of attention are not kept. docs/scale.md
+    compares with measured memory.
     """
     size = 2 if args.bf16 or args.fp16 else 4
     total = 0.0
@@ -241,7 +251,8 @@ def activation_memory(args: Any, stacks: Iterable[Stack]) -> float:
 
 
 def memory(parameters: int, trained: int, activations: float = 0) -> dict[str, float]:
-    """GiB on one device without sharding: fp32 weights, gradients and two moments of AdamW; activations in bytes."""
+    """GiB on one device without sharding: fp32 weights, gradients and two moments of AdamW;
+    activations in bytes."""
     gibibytes = {"weights": 4 * parameters / 2**30, "gradients and AdamW": 12 * trained / 2**30}
     if activations:
         gibibytes["activations"] = activations / 2**30

@@ -1,7 +1,9 @@
-"""What a training stage is: its facts, and methods that read its data, build its trainer and plan its model.
+"""What a training stage is: its facts, and methods that read its data, build its trainer and plan
+its model.
 
-A new stage is one file with a Config, a Trainer and a subclass of `Stage` (`STAGE` is its instance), one line in
-`hf_echo/steps/table.py`, a recipe and a test. What a subclass does not say is that of text pairs and an Echo model.
+A new stage is one file with a Config, a Trainer and a subclass of `Stage` (`STAGE` is its
+instance), one line in `hf_echo/steps/table.py`, a recipe and a test. What a subclass does not say
+is that of text pairs and an Echo model.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ from .start import start_model
 
 @dataclass(frozen=True)
 class Embedded:
-    """Embeddings of the training texts that a trainer needs, computed once by a frozen encoder and kept on disk.
+    """Embeddings of the training texts that a trainer needs, computed once by a frozen encoder and
+    kept on disk.
 
     Attributes:
         role: the trainer's argument that takes them, one array-like per side.
@@ -56,7 +59,8 @@ class Stage:
         reads: fields of a recipe's data that not every stage reads, and this one does.
         needs_teacher: a recipe without `teacher` is refused.
         takes_adapter: a recipe may have `adapter`.
-        merges_adapter: its result is the whole model, with the adapter in its weights; else the adapter alone.
+        merges_adapter: its result is the whole model, with the adapter in its weights; else the
+            adapter alone.
         reads_pairs: its rows are text pairs, which `batch_by` can group.
         takes_dev_options: a dev set of a recipe may be a mapping of options.
         language_column: column of the rows that `source_languages` of a recipe selects by.
@@ -92,7 +96,8 @@ class Stage:
         return rows
 
     def row_choice(self, data: DataArguments, config: Any) -> dict[str, Any]:
-        """The settings by which `choose_rows` chooses, for the record of prepared data; empty: it takes all rows."""
+        """The settings by which `choose_rows` chooses, for the record of prepared data; empty:
+        it takes all rows."""
         return {}
 
     def open_processor(
@@ -102,7 +107,8 @@ class Stage:
         config: Any,
         resume: str | None,
     ) -> Any:
-        """Tokenizer or feature extractor of the rows; `resume` is the checkpoint that the run continues."""
+        """Tokenizer or feature extractor of the rows;
+        `resume` is the checkpoint that the run continues."""
         return text_pairs.pair_tokenizer(model, rows, config, resume)
 
     def prepare(
@@ -112,7 +118,8 @@ class Stage:
         return text_pairs.tokenized_pairs(rows, processor, data, config)
 
     def texts(self, rows: Dataset) -> Dataset:
-        """The texts that `embedded` embeds, by row: columns source and source_lang, perhaps target and target_lang."""
+        """The texts that `embedded` embeds, by row:
+        columns source and source_lang, perhaps target and target_lang."""
         return rows
 
     def languages(self, train_dataset: TokenizedParallel | PreparedParallel) -> list[str]:
@@ -126,7 +133,8 @@ class Stage:
         """Raises ValueError where the recipe has an adapter and settings that contradict it."""
 
     def learned_part(self, config: Any) -> str:
-        """As `learns`; without a translation loss a decoder learns nothing, and an encoder alone will do."""
+        """As `learns`; without a translation loss a decoder learns nothing,
+        and an encoder alone will do."""
         return self.learns if getattr(config, "translation_weight", 1) else "encoder"
 
     def check_shape(self, shape: dict[str, Any]) -> None:
@@ -138,8 +146,8 @@ class Stage:
     ) -> CoreTrainer:
         """The trainer with its model.
 
-        A new model names the languages of the training data in its configuration, and a checkpoint whose encoder
-        learns adds them to its own.
+        A new model names the languages of the training data in its configuration, and a checkpoint
+        whose encoder learns adds them to its own.
 
         Args:
             parts: train_dataset, tokenizer, dev_sets, and what `embedded` names.
@@ -171,7 +179,8 @@ class Stage:
         return plan_echo(model, config, start)
 
     def size(self, planned: Any, config: Any) -> dict[str, Any]:
-        """What a dry run reports of a planned model: "parameters" and, if known, "batches", "memory_gib"."""
+        """What a dry run reports of a planned model:
+        "parameters" and, if known, "batches", "memory_gib"."""
         sides = getattr(self.trainer, "encoder_sides", 1) + getattr(config, "max_negatives", 0)
         return size_of_echo(planned, config, self.learned_part(config), sides)
 

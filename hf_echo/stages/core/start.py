@@ -1,4 +1,5 @@
-"""The model that a run starts from: a checkpoint, a pretrained backbone of transformers, or a new shape."""
+"""The model that a run starts from: a checkpoint, a pretrained backbone of transformers,
+or a new shape."""
 
 from __future__ import annotations
 
@@ -27,10 +28,12 @@ def start_model(
     learns: str = "model",
     pooling: str = "mean",
 ) -> Model:
-    """The model of a run, in fp32, by `model_name_or_path`, `backbone`, `shape` and `decoder` of the recipe (`args`).
+    """The model of a run, in fp32, by `model_name_or_path`, `backbone`, `shape` and `decoder` of
+    the recipe (`args`).
 
-    Without a decoder of its own, a checkpoint or backbone gets that of `args.decoder`, or a new one if `args.shape` has
-    fields of a decoder (`decoder_layers`). A stage whose encoder alone learns needs none.
+    Without a decoder of its own, a checkpoint or backbone gets that of `args.decoder`, or a new one
+    if `args.shape` has fields of a decoder (`decoder_layers`). A stage whose encoder alone learns
+    needs none.
     """
     shape = args.shape
     name = args.model_name_or_path
@@ -92,7 +95,8 @@ def with_decoder(model: Model, name: str | Path, tokenizer: EchoTokenizer) -> Ec
 
 
 def check_tokenizer(name: str | Path, tokenizer: EchoTokenizer, size: int) -> None:
-    """Raises ValueError where the tokenizer beside a decoder is not that of the run, in the tokens that it knows."""
+    """Raises ValueError where the tokenizer beside a decoder is not that of the run,
+    in the tokens that it knows."""
     try:
         decoder_tokenizer = load_tokenizer(name)
     except (OSError, ValueError):  # weights alone: nothing to compare

@@ -1,4 +1,5 @@
-"""What stages on parallel text share: the papers' optimiser, language drop and batches by tokens."""
+"""What stages on parallel text share: the papers' optimiser,
+language drop and batches by tokens."""
 
 from __future__ import annotations
 
@@ -41,7 +42,8 @@ class TextConfig(CoreConfig):
 def text_lengths(
     trainer: CoreTrainer, encoder_sides: int, data: TokenizedParallel | None = None
 ) -> np.ndarray:
-    """(rows, encoder_sides + 1) tokens that a pair costs: texts that are encoded, and last what the decoder reads.
+    """(rows, encoder_sides + 1) tokens that a pair costs: texts that are encoded, and last what the
+    decoder reads.
 
     Of the training data, or of `data`, a shard of them.
 
@@ -65,8 +67,9 @@ def text_lengths(
 
 
 def same_text(inputs: Mapping[str, Any]) -> Callable[[slice], torch.Tensor]:
-    """A function of rows of this process: (rows, N) bool, targets of all processes that are no negatives of a row, as
-    source or target is the same text. Every process must call `same_text`."""
+    """A function of rows of this process: (rows, N) bool, targets of all processes that are no
+    negatives of a row, as source or target is the same text. Every process must call
+    `same_text`."""
     all_keys = {name: gather_with_grad(inputs[name])[0] for name in KEYS}
 
     def of_rows(rows: slice) -> torch.Tensor:

@@ -1,4 +1,5 @@
-"""How a stage reads text pairs: training rows, dev sets, the tokenizer, and the tokens of the rows."""
+"""How a stage reads text pairs: training rows, dev sets, the tokenizer,
+and the tokens of the rows."""
 
 from __future__ import annotations
 
@@ -60,7 +61,8 @@ def load_dev_sets(args: DataArguments) -> dict[str, DevSet]:
 
 
 def _dev_rows(name: str, source: Any) -> Dataset:
-    """Rows of a dev set: a path, or a mapping with path and split; without split `dev_split` chooses it."""
+    """Rows of a dev set: a path, or a mapping with path and split;
+    without split `dev_split` chooses it."""
     options = source if isinstance(source, dict) else {"path": source}
     if not options.get("path") or options.keys() - {"path", "split"}:
         raise ValueError(

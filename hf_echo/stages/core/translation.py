@@ -1,4 +1,5 @@
-"""Stages with a translation loss: encoder and decoder, through all encoder states or the sentence embedding."""
+"""Stages with a translation loss: encoder and decoder, through all encoder states or the sentence
+embedding."""
 
 from __future__ import annotations
 
@@ -54,10 +55,12 @@ class TranslationTrainer(CoreTrainer):
     token_loss = staticmethod(translation_loss)
 
     def freeze(self, model: EchoForTranslation, args: TranslationConfig) -> None:
-        """Freeze what the stage's forward does not read, and unfreeze what it does; the rest stays as it is.
+        """Freeze what the stage's forward does not read, and unfreeze what it does; the rest stays
+        as it is.
 
-        Through the bottleneck the softmax of the cross-attention is over one key, so queries and keys get no gradient;
-        in stage 1 the projections to and from the embedding get none. DDP would wait for gradients that never come.
+        Through the bottleneck the softmax of the cross-attention is over one key, so queries and
+        keys get no gradient; in stage 1 the projections to and from the embedding get none. DDP
+        would wait for gradients that never come.
         """
         if not isinstance(model, EchoForTranslation):
             return
@@ -98,7 +101,8 @@ class TranslationTrainer(CoreTrainer):
         return {}
 
     def part_sizes(self, inputs: dict[str, Any]) -> dict[str, int]:
-        """The translation loss is a mean over tokens, or, if each sentence is summed, over sentences."""
+        """The translation loss is a mean over tokens, or, if each sentence is summed,
+        over sentences."""
         if "labels" not in inputs:
             return {}
         is_token = inputs["labels"] != IGNORE

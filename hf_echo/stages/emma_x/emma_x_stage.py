@@ -1,8 +1,10 @@
-"""EMMA-X: an encoder and a Gaussian mixture teach each other which sentences mean the same, also without parallel text.
+"""EMMA-X: an encoder and a Gaussian mixture teach each other which sentences mean the same, also
+without parallel text.
 
-Every pair of a query and a key (the batch and a queue, by a momentum encoder) has a semantic rank: 1 = translation ...
-4 = unrelated. The mixture learns the encoder's ranks, and the encoder learns the mixture's by a ranking contrastive
-loss, both in one step with one optimiser. A run has three phases:
+Every pair of a query and a key (the batch and a queue, by a momentum encoder) has a semantic rank:
+1 = translation ... 4 = unrelated. The mixture learns the encoder's ranks, and the encoder learns
+the mixture's by a ranking contrastive loss, both in one step with one optimiser. A run has three
+phases:
 
     contrastive  pairs: translations against all other keys
     mixture      the same, and the mixture learns known ranks: keys between a translation and another sentence
@@ -49,7 +51,8 @@ EMPTY = 1e-4  # a rank with a smaller share of all pairs counts as empty
 
 @dataclass
 class EmmaXConfig(MaskingConfig):
-    """EMMA-X A.2: queue 256, momentum 0.999, temperature 0.04, four ranks; mixture 3e-5, encoder 5e-4, cosine."""
+    """EMMA-X A.2: queue 256, momentum 0.999, temperature 0.04, four ranks;
+    mixture 3e-5, encoder 5e-4, cosine."""
 
     contrastive_steps: int = setting("steps of the first phase, on pairs", 0, least=0)
     mixture_steps: int = setting("steps of the second phase, on pairs; the rest is EM", 0, least=0)
@@ -98,10 +101,11 @@ class EmmaXConfig(MaskingConfig):
 
 
 class EmmaX(EncoderWithHead):
-    """Encoder, its momentum copy, queue, mixture with running means, and the bias of the masked language model.
+    """Encoder, its momentum copy, queue, mixture with running means, and the bias of the masked
+    language model.
 
-    The mixture starts at mean 0 with the standard deviations of cosines 0.9 (rank 1) to 0 (worst rank): from random
-    numbers (the authors' code) all pairs would have one rank for a long time.
+    The mixture starts at mean 0 with the standard deviations of cosines 0.9 (rank 1) to 0 (worst
+    rank): from random numbers (the authors' code) all pairs would have one rank for a long time.
     """
 
     queue: torch.Tensor
@@ -129,10 +133,11 @@ class EmmaX(EncoderWithHead):
     def forward(
         self, inputs: Mapping[str, torch.Tensor], rows: torch.Tensor
     ) -> dict[str, torch.Tensor]:
-        """`query` and `key` (rows, d) of length 1, keys by the momentum encoder; `mlm` where tokens are masked.
+        """`query` and `key` (rows, d) of length 1, keys by the momentum encoder; `mlm` where tokens
+        are masked.
 
-        `mean`, `log_sigma` and `logits` are copies of the mixture's parameters: DDP does not allow a parameter that is
-        read outside of forward.
+        `mean`, `log_sigma` and `logits` are copies of the mixture's parameters: DDP does not allow
+        a parameter that is read outside of forward.
         """
         ids = inputs["input_ids"][rows]
         mask = inputs["attention_mask"][rows]
@@ -161,7 +166,8 @@ class EmmaX(EncoderWithHead):
 
 
 class EmmaXTrainer(MaskingTrainer):
-    """Ranking contrastive loss, mixture and masked language model; logs the share of each rank and the spread."""
+    """Ranking contrastive loss, mixture and masked language model;
+    logs the share of each rank and the spread."""
 
     model_class = EmmaX
 
@@ -198,7 +204,8 @@ class EmmaXTrainer(MaskingTrainer):
         query = out["query"]
         mixture = out["mean"], out["log_sigma"], out["logits"]
 
-        # Keys of all devices, then the queue. (queries, keys): which key is of the same text, which of a translation.
+        # Keys of all devices, then the queue. (queries, keys): which key is of the same text, which
+        # of a translation.
         batch_keys, offset = gather_with_grad(out["key"])
         queue = emma.queue[: int(emma.queued)].clone()
         keys = torch.cat([batch_keys, queue])
@@ -277,7 +284,8 @@ class EmmaXTrainer(MaskingTrainer):
         same_text: torch.Tensor,
     ) -> PartsWithCounts:
         """Each side learns the ranks that the other one gives."""
-        # (queries, keys) ranks: a translation has the best one, whatever the mixture or the encoder says.
+        # (queries, keys) ranks: a translation has the best one, whatever the mixture or the encoder
+        # says.
         args = self.args
         cosines = query.detach() @ keys.T
         posterior = gmm_log_posterior(query.detach(), keys, *mixture)
@@ -289,7 +297,8 @@ class EmmaXTrainer(MaskingTrainer):
         self.follow(emma, cosines, by_mixture, by_mixture)
         by_mixture = by_mixture.masked_fill(translated, 1)
 
-        # The encoder learns the mixture's ranks; a rank's loss is a mean over the queries with a key of this rank.
+        # The encoder learns the mixture's ranks; a rank's loss is a mean over the queries with a
+        # key of this rank.
         parts = ranking_contrastive_loss(
             query, keys, by_mixture, temperatures=args.temperatures, exclude=same_text
         )
@@ -305,7 +314,8 @@ class EmmaXTrainer(MaskingTrainer):
     def follow(
         self, emma: EmmaX, cosines: torch.Tensor, ranks: torch.Tensor, by_mixture: torch.Tensor
     ) -> None:
-        """Update the running mean cosines with the pairs of all devices, and count the mixture's ranks."""
+        """Update the running mean cosines with the pairs of all devices,
+        and count the mixture's ranks."""
         args = self.args
         all_cosines, _ = gather_with_grad(cosines.flatten())
         all_ranks, _ = gather_with_grad(ranks.flatten())
@@ -314,7 +324,8 @@ class EmmaXTrainer(MaskingTrainer):
         self.rank_counts += torch.bincount(by_mixture.flatten().cpu() - 1, minlength=args.ranks)
 
     def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
-        """Also the share of pairs in each rank since the last evaluation, and the spread of the queue (1: no collapse).
+        """Also the share of pairs in each rank since the last evaluation, and the spread of the
+        queue (1: no collapse).
 
         Warns where a rank is empty.
         """

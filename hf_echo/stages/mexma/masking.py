@@ -1,4 +1,5 @@
-"""What MEXMA and EMMA-X share: an encoder on any backbone with a head for masked tokens, trained on pairs."""
+"""What MEXMA and EMMA-X share: an encoder on any backbone with a head for masked tokens,
+trained on pairs."""
 
 from __future__ import annotations
 
@@ -61,7 +62,8 @@ class EncoderWithHead(nn.Module):
 
 
 class MaskingTrainer(CoreTrainer):
-    """Masks tokens, without decoder and attention dropout; a new mask token has the mean vector of all."""
+    """Masks tokens, without decoder and attention dropout;
+    a new mask token has the mean vector of all."""
 
     encoder_sides = 2
     model_class: Callable[[EchoEncoder, Any], EncoderWithHead]
@@ -112,7 +114,8 @@ class MaskingTrainer(CoreTrainer):
 
 
 def add_mask_token(encoder: EchoEncoder, tokenizer: EchoTokenizer) -> None:
-    """Give a tokenizer without mask token one, and the encoder a vector for each token that it lacks: the mean."""
+    """Give a tokenizer without mask token one, and the encoder a vector for each token that it
+    lacks: the mean."""
     if tokenizer.mask_token_id is None:
         tokenizer.add_special_tokens({"mask_token": MASK})
     before = len(encoder.get_input_embeddings().weight)

@@ -1,7 +1,9 @@
-"""MEXMA: align sentences, and predict masked tokens of one language with the sentence vector of the other.
+"""MEXMA: align sentences, and predict masked tokens of one language with the sentence vector of the
+other.
 
-One encoder makes four passes in each step: both texts of a pair, clean and masked. Every row of the paper's ablation
-(Table 11) is a switch, as is the contrastive alignment of Table 6; `MexmaConfig` names them.
+One encoder makes four passes in each step: both texts of a pair, clean and masked. Every row of the
+paper's ablation (Table 11) is a switch, as is the contrastive alignment of Table 6; `MexmaConfig`
+names them.
 """
 
 from __future__ import annotations
@@ -27,11 +29,13 @@ from .unmasking_head import UnmaskingHead
 
 @dataclass
 class MexmaConfig(CachedBatchConfig, MaskingConfig):
-    """MEXMA A.2 to A.5. Weights are on means: 1, 1 and 0.01 here are the paper's 1, 1/2 and 0.005 on sums.
+    """MEXMA A.2 to A.5. Weights are on means: 1, 1 and 0.01 here are the paper's 1, 1/2 and 0.005
+    on sums.
 
-    Table 11: (1) symmetric false, alignment none, token_gradients false, koleo_weight 0; (2) symmetric true;
-    (3) alignment masked; (4) alignment clean; (5) token_gradients true; (6) koleo_weight 0.01, the defaults.
-    Table 6: alignment contrastive, koleo_weight 0; its baseline has unmasking_weight 0 too.
+    Table 11: (1) symmetric false, alignment none, token_gradients false, koleo_weight 0; (2)
+    symmetric true; (3) alignment masked; (4) alignment clean; (5) token_gradients true; (6)
+    koleo_weight 0.01, the defaults. Table 6: alignment contrastive, koleo_weight 0; its baseline
+    has unmasking_weight 0 too.
     """
 
     symmetric: bool = setting("both texts masked and clean; false: one of each by lot", True)
@@ -96,7 +100,8 @@ class Mexma(EncoderWithHead):
     """Encoder and unmasking head.
 
     Raises:
-        ValueError: the embedding has another size than the token states, whose first one it replaces.
+        ValueError: the embedding has another size than the token states, whose first one it
+            replaces.
     """
 
     def __init__(self, encoder: EchoEncoder, args: MexmaConfig):
@@ -118,9 +123,11 @@ class Mexma(EncoderWithHead):
         symmetric: bool,
         token_gradients: bool,
     ) -> dict[str, torch.Tensor]:
-        """`source`, `target`: (n, d) clean embeddings; `masked_source`, `masked_target`; and the unmasking losses.
+        """`source`, `target`: (n, d) clean embeddings; `masked_source`, `masked_target`; and the
+        unmasking losses.
 
-        Not symmetric: only the loss `unmasking`, of one masked text of each pair with the embedding of the other text.
+        Not symmetric: only the loss `unmasking`, of one masked text of each pair with the embedding
+        of the other text.
         """
         ids = inputs["input_ids"]
         mask = inputs["attention_mask"]
@@ -150,9 +157,11 @@ class Mexma(EncoderWithHead):
         context: torch.Tensor,
         token_gradients: bool,
     ) -> tuple[torch.Tensor, ...]:
-        """(loss, masked embeddings) of these rows; with all rows (loss of sources, of targets, masked embeddings).
+        """(loss, masked embeddings) of these rows; with all rows
+        (loss of sources, of targets, masked embeddings).
 
-        The other text's embedding, `context`, stands at the place of the CLS token, or before a text without one.
+        The other text's embedding, `context`, stands at the place of the CLS token, or before a
+        text without one.
         """
         mask = inputs["attention_mask"][rows]
         labels = inputs["labels"][rows]
@@ -255,7 +264,8 @@ class MexmaTrainer(MaskingTrainer):
         return mse_loss(source, target) / source.shape[1]
 
     def koleo(self, out: Mapping[str, torch.Tensor], inputs: Mapping[str, Any]) -> torch.Tensor:
-        """Mean of both texts. Equal targets count once: no loss can spread them. A batch of one pair has none."""
+        """Mean of both texts. Equal targets count once: no loss can spread them.
+        A batch of one pair has none."""
         key = inputs["target_key"]
         is_first = ~(key[:, None] == key[None]).tril(-1).any(1)
         total = (

@@ -1,4 +1,5 @@
-"""Head that predicts masked tokens from an encoder's states: Transformer layers and the tied vocabulary matrix."""
+"""Head that predicts masked tokens from an encoder's states:
+Transformer layers and the tied vocabulary matrix."""
 
 from __future__ import annotations
 
@@ -9,10 +10,12 @@ from ...losses import unmasking_loss
 
 
 class UnmaskingHead(nn.Module):
-    """Post-LN layers on top of token states, then the encoder's token embeddings and a bias (MEXMA A.2).
+    """Post-LN layers on top of token states, then the encoder's token embeddings and a bias
+    (MEXMA A.2).
 
-    The released code has 6 layers of 8 heads and an inner size of 3,072 whatever the width, and no transform between
-    the last layer and the vocabulary; 0 layers are the head of a plain masked language model. Attention has no dropout.
+    The released code has 6 layers of 8 heads and an inner size of 3,072 whatever the width, and no
+    transform between the last layer and the vocabulary; 0 layers are the head of a plain masked
+    language model. Attention has no dropout.
     """
 
     def __init__(
@@ -48,5 +51,6 @@ class UnmaskingHead(nn.Module):
     def loss(
         self, states: torch.Tensor, token_matrix: torch.Tensor, labels: torch.Tensor
     ) -> torch.Tensor:
-        """Mean cross-entropy of the labelled tokens; `token_matrix` is the encoder's, which learns from it too."""
+        """Mean cross-entropy of the labelled tokens;
+        `token_matrix` is the encoder's, which learns from it too."""
         return unmasking_loss(states, token_matrix, self.bias, labels)

@@ -1,4 +1,5 @@
-"""Modular Sentence Encoders (Huang et al. 2025): a backbone, and languages that are added one at a time."""
+"""Modular Sentence Encoders (Huang et al. 2025):
+a backbone, and languages that are added one at a time."""
 
 from ...utils.extras import extra
 

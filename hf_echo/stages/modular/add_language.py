@@ -1,7 +1,8 @@
-"""Add a language to a modular encoder: vocabulary, language adapter, sentence adapter, alignment to the pivot.
+"""Add a language to a modular encoder: vocabulary, language adapter, sentence adapter, alignment to
+the pivot.
 
-The folder of the new language is the only thing that is written. The embeddings of all other languages stay equal in
-every bit (Modular Sentence Encoders, 3.1 and 3.2).
+The folder of the new language is the only thing that is written. The embeddings of all other
+languages stay equal in every bit (Modular Sentence Encoders, 3.1 and 3.2).
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ from .folder import LANGUAGES, check_modular, languages_of, pivot_of
 
 logger = logging.getLogger(__name__)
 
-# partner language -> columns source (in it), target and, of triplets, negative (in the new language)
+# partner language -> columns source (in it), target and, of triplets, negative
+# (in the new language)
 PairsOfPartners = dict[str, dict[str, list[str]]]
 
 
@@ -54,19 +56,20 @@ def add_language(  # noqa: PLR0913 (the options of `hf-echo modular add-language
 ) -> dict[str, Any]:
     """Add one language. A part whose data are not given is left out, as in the paper's ablations.
 
-    Arguments as in `hf-echo modular add-language --help`, with the paper's values (B.2, without `mlm_learning_rate`).
-    Without texts, the language has the backbone's vocabulary. Paraphrases may be triplets (column `negative`); those
-    with another language learn by a softmax over the batch, translations (`parallel`) by cosine. The other language
-    is the pivot (the paper's choice), or any that the model has: with pairs of all of them this is the all-pair
-    alignment of 6.1, in which batches of the languages take turns and the earlier languages stay as they are.
+    Arguments as in `hf-echo modular add-language --help`, with the paper's values (B.2, without
+    `mlm_learning_rate`). Without texts, the language has the backbone's vocabulary. Paraphrases may
+    be triplets (column `negative`); those with another language learn by a softmax over the batch,
+    translations (`parallel`) by cosine. The other language is the pivot (the paper's choice), or
+    any that the model has: with pairs of all of them this is the all-pair alignment of 6.1, in
+    which batches of the languages take turns and the earlier languages stay as they are.
 
     Returns:
         {"language", "parts", and the mean loss of each part}.
 
     Raises:
         FileNotFoundError: no modular encoder, or no data file.
-        ValueError: unknown language, or one that is there; no data; alignment data for the pivot language or before it
-            is there; pairs with a language that the model does not have.
+        ValueError: unknown language, or one that is there; no data; alignment data for the pivot
+            language or before it is there; pairs with a language that the model does not have.
     """
     settings = dict(
         vocab_size=vocab_size,
@@ -179,7 +182,8 @@ def _train(
     common = {name: settings[name] for name in ("batch_size", "seed")}
     pair_settings = common | {name: settings[name] for name in ("epochs", "learning_rate")}
     with tempfile.TemporaryDirectory() as scratch:
-        # Vocabulary and language adapter, by masked language modelling; or the backbone's vocabulary as it is.
+        # Vocabulary and language adapter, by masked language modelling; or the backbone's
+        # vocabulary as it is.
         if lines is None:
             module.add_language(language)
         else:
@@ -235,7 +239,8 @@ def _save(module: ModularEncoder, folder: str | Path, language: str) -> None:
 def _pairs(file: str | Path, language: str, partners: Sequence[str], pivot: str) -> PairsOfPartners:
     """The pairs of a file by partner.
 
-    Pairs may be given either way round. A file without languages has the only partner, or the pivot.
+    Pairs may be given either way round. A file without languages has the only partner, or the
+    pivot.
     """
     if _headless(file):
         first = pivot if pivot in partners else partners[0]
@@ -243,7 +248,8 @@ def _pairs(file: str | Path, language: str, partners: Sequence[str], pivot: str)
     else:
         rows = load_parallel(file)
 
-    # The partner's text is the source, whichever way round a pair is given; a triplet has its order.
+    # The partner's text is the source, whichever way round a pair is given; a triplet has its
+    # order.
     of_partner: PairsOfPartners = {}
     for row in rows:
         sides = [(row["source_lang"], row["source"]), (row["target_lang"], row["target"])]
@@ -275,7 +281,8 @@ def _pairs(file: str | Path, language: str, partners: Sequence[str], pivot: str)
 
 
 def _headless(file: str | Path) -> bool:
-    """Whether a TSV file has two columns and no header: its languages are then known from its role."""
+    """Whether a TSV file has two columns and no header:
+    its languages are then known from its role."""
     path = Path(file)
     if path.suffix != ".tsv":
         return False

@@ -21,10 +21,12 @@ CODE = "sentence_transformer_modular"
 def modular_backbone(
     base: str | Path, output_dir: str | Path, *, pivot: str = ENGLISH, max_seq_length: int = 128
 ) -> None:
-    """Make a modular encoder without languages from an encoder; its sentence embedding is the mean of its states.
+    """Make a modular encoder without languages from an encoder; its sentence embedding is the mean
+    of its states.
 
-    `base` has the layers of BERT or XLM-R (LaBSE, multilingual E5, MiniLM), or is an Echo checkpoint on such a backbone
-    (MEXMA). Only the backbone is taken. The other languages are aligned to `pivot`.
+    `base` has the layers of BERT or XLM-R (LaBSE, multilingual E5, MiniLM), or is an Echo
+    checkpoint on such a backbone (MEXMA). Only the backbone is taken. The other languages are
+    aligned to `pivot`.
 
     Raises:
         ValueError: another kind of encoder, or an unknown language.

@@ -1,4 +1,5 @@
-"""Train the parts of one language: masked language modelling, then sentence pairs. All other weights are frozen."""
+"""Train the parts of one language: masked language modelling, then sentence pairs.
+All other weights are frozen."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ IGNORED = -100
 
 
 class PairSet(NamedTuple):
-    """Sentence pairs of two languages: columns `source` (in `first`), `target`, and `negative` of triplets."""
+    """Sentence pairs of two languages: columns `source` (in `first`), `target`,
+    and `negative` of triplets."""
 
     loss: Literal["paraphrases", "parallel"]  # softmax over the batch, or cosine
     first: str
@@ -39,7 +41,8 @@ class PairSet(NamedTuple):
 
 
 class MaskedLanguageModel(nn.Module):
-    """BERT's head on the states of one language; the output matrix is the language's embeddings. Thrown away later."""
+    """BERT's head on the states of one language; the output matrix is the language's embeddings.
+    Thrown away later."""
 
     def __init__(self, encoder: Any, language: str):
         super().__init__()
@@ -77,8 +80,9 @@ class CosineLoss(nn.Module):
 
 
 def either_direction(model: SentenceTransformer) -> Any:
-    """MultipleNegativesRankingLoss whose anchors are in the one language or the other, drawn for each batch, as in the
-    authors' code. Negatives of triplets are in the language of the positives: there the direction is kept."""
+    """MultipleNegativesRankingLoss whose anchors are in the one language or the other, drawn for
+    each batch, as in the authors' code. Negatives of triplets are in the language of the positives:
+    there the direction is kept."""
     from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 
     class EitherDirection(MultipleNegativesRankingLoss):
@@ -141,10 +145,11 @@ def train_pairs(
     learning_rate: float,
     **common: Any,
 ) -> float:
-    """One adapter ("sentence_adapter" or "alignment") of a SentenceTransformer by sentence pairs; its mean loss.
+    """One adapter ("sentence_adapter" or "alignment") of a SentenceTransformer by sentence pairs;
+    its mean loss.
 
-    The second text of each pair is in `language`, which learns; the first may be in any language of the model. Batches
-    of several sets take turns.
+    The second text of each pair is in `language`, which learns; the first may be in any language of
+    the model. Batches of several sets take turns.
     """
     from datasets import Dataset
     from sentence_transformers import (
@@ -153,7 +158,8 @@ def train_pairs(
     )
     from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 
-    # Data, loss and languages of each set, by its name: sentence-transformers takes turns among them.
+    # Data, loss and languages of each set, by its name: sentence-transformers takes turns among
+    # them.
     datasets = {}
     losses = {}
     prompts = {}
@@ -187,7 +193,8 @@ def train_pairs(
 
 
 def _prepare(trainer: Trainer) -> None:
-    """On a processor the model packs its texts. The figures of each step stay off stdout, where the report goes."""
+    """On a processor the model packs its texts.
+    The figures of each step stay off stdout, where the report goes."""
     trainer.remove_callback(PrinterCallback)
     if trainer.args.device.type == "cpu":
         train_packed(trainer.model)

@@ -1,4 +1,5 @@
-"""What the stages of Spectrum share: packed documents with embeddings of their sentences (BOE is the last row)."""
+"""What the stages of Spectrum share: packed documents with embeddings of their sentences
+(BOE is the last row)."""
 
 from __future__ import annotations
 
@@ -81,12 +82,14 @@ class DevDocuments:
 
 @dataclass
 class DocumentCollator:
-    """Rows of `TokenizedDocuments` -> packed documents with embeddings; draws depend only on the seed and the rows.
+    """Rows of `TokenizedDocuments` -> packed documents with embeddings; draws depend only on the
+    seed and the rows.
 
     Args:
         embeddings: ``numbers -> (n, embedding_size)`` of sentences by number.
         document: (row, embeddings, rng) -> the document as the stage reads it.
-        vocab_size: the decoder's vocabulary is the ids below; others are ignored as labels and read as `unknown`.
+        vocab_size: the decoder's vocabulary is the ids below; others are ignored as labels and read
+            as `unknown`.
     """
 
     embeddings: Any
@@ -125,13 +128,15 @@ class DocumentCollator:
 
 
 def _padded(values: list[np.ndarray], is_slot: torch.Tensor) -> torch.Tensor:
-    """The values of all documents, one after the other, in the places that are slots; -1 in the others."""
+    """The values of all documents, one after the other, in the places that are slots;
+    -1 in the others."""
     flat = torch.from_numpy(np.concatenate(values))
     return torch.full(is_slot.shape, -1).masked_scatter_(is_slot, flat)
 
 
 class SpectrumTrainer(CoreTrainer):
-    """Base of the stages, which define `document`; `embeddings`: (``numbers -> (n, d)``,), BOE as the last row."""
+    """Base of the stages, which define `document`; `embeddings`:
+    (``numbers -> (n, d)``,), BOE as the last row."""
 
     beside_adapter = READS_TOWER
     metrics: tuple[str, ...] = ("nll",)
@@ -158,7 +163,8 @@ class SpectrumTrainer(CoreTrainer):
         raise NotImplementedError
 
     def freeze(self, model: SpectrumForCausalLM, args: SpectrumStageConfig) -> None:
-        """Tower and cross-attention learn; the rest of the token decoder only with `train_decoder`."""
+        """Tower and cross-attention learn; the rest of the token decoder only with
+        `train_decoder`."""
         model.tower.requires_grad_(True)
         model.tower.next_embedding.requires_grad_(False)  # of the warm-up; no token loss reaches it
         for name, parameter in model.decoder.named_parameters():
@@ -325,7 +331,8 @@ class SpectrumStage(Stage):
         return trainer
 
     def finished(self, trainer: SpectrumTrainer) -> SpectrumForCausalLM | None:
-        """With an adapter: the model as it was opened, not in 4 bits, with what was learned, and the adapter merged."""
+        """With an adapter: the model as it was opened, not in 4 bits, with what was learned,
+        and the adapter merged."""
         if not trainer.has_adapter:
             return None
         learned_tensors = {}

@@ -55,7 +55,8 @@ def load_tower(model_args: ModelArguments, embeddings: VectorRows) -> SpectrumMo
     check_size(tower.config, len(boe))
     tower.set_boe(boe, scale="embedding_scale" not in model_args.shape)
     for layer in tower.layers:
-        # A new layer adds nothing: the first states, and predictions of the next sentence, are the last embedding.
+        # A new layer adds nothing: the first states, and predictions of the next sentence, are the
+        # last embedding.
         torch.nn.init.zeros_(layer.self_attn.o_proj.weight)
         torch.nn.init.zeros_(layer.mlp.down_proj.weight)
     return tower
@@ -81,8 +82,8 @@ def load_spectrum(model_args: ModelArguments, embeddings: VectorRows) -> Spectru
 def join(tower: SpectrumModel, decoder_name: str) -> SpectrumForCausalLM:
     """Tower and token decoder.
 
-    A decoder that reads sentence embeddings (bottleneck) is given all states of the tower instead, scaled to the
-    length of embeddings, and begins each sentence with the prompt that it knows.
+    A decoder that reads sentence embeddings (bottleneck) is given all states of the tower instead,
+    scaled to the length of embeddings, and begins each sentence with the prompt that it knows.
     """
     with opening(decoder_name) as place:
         kind = AutoConfig.from_pretrained(place).model_type

@@ -1,7 +1,9 @@
-"""Prefix language modelling (OS 9.1): the first part of a document as embeddings, the rest as tokens.
+"""Prefix language modelling (OS 9.1): the first part of a document as embeddings, the rest as
+tokens.
 
-The tower reads the first part in both directions. With `autoencode_fraction` a share of the documents is rebuilt
-from all its embeddings instead of continued ("Spectrum auto-encode", Table 20).
+The tower reads the first part in both directions. With `autoencode_fraction` a share of the
+documents is rebuilt from all its embeddings instead of continued ("Spectrum auto-encode", Table
+20).
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ REBUILD = "Repeat the document:"
 
 @dataclass
 class PrefixConfig(SpectrumStageConfig):
-    """OS 9.2: 95k steps at 2e-4; a batch has 1M tokens over all devices: source, target and prompt."""
+    """OS 9.2: 95k steps at 2e-4; a batch has 1M tokens over all devices:
+    source, target and prompt."""
 
     max_target: int = setting("tokens of a continuation; longer ones are cut", 512, least=1)
     autoencode_fraction: float = setting(
@@ -72,8 +75,8 @@ class PrefixTrainer(SpectrumTrainer):
         prompt: str,
         ends: bool = True,
     ) -> PackedDocument:
-        """Embeddings that are read and sentences that are written -> a document for the model; a text that is cut has
-        no end token."""
+        """Embeddings that are read and sentences that are written -> a document for the model; a
+        text that is cut has no end token."""
         ids = [token for sentence in written for token in (*sentence, *self.space)]
         ids = ids[: len(ids) - len(self.space)]
         most = self.args.max_target

@@ -2,7 +2,8 @@
 
     system prompt, task prompt, question block, choices block, target format
 
-A part is left out where the row has nothing for it. The texts are ours; the paper prints one example.
+A part is left out where the row has nothing for it. The texts are ours; the paper prints one
+example.
 """
 
 from __future__ import annotations
@@ -57,14 +58,16 @@ class Prompt(NamedTuple):
 
 
 def draw_prompt(row: Mapping[str, Any], rng: np.random.Generator) -> Prompt:
-    """One of the product of templates, for a row of `hf_echo.data.documents`. Some name the document's language."""
+    """One of the product of templates, for a row of `hf_echo.data.documents`.
+    Some name the document's language."""
     answer = row.get("answer")
     choices = list(row.get("choices") or [])
 
     def pick(templates: Sequence[str]) -> str:
         return templates[int(rng.integers(len(templates)))]
 
-    # Task and question, then the choices in one of the ways to number them; the answer follows their form.
+    # Task and question, then the choices in one of the ways to number them; the answer follows
+    # their form.
     name = language(row["lang"]).name
     parts = [pick(TASKS).format(task=row.get("task") or DEFAULT_TASK, language=name)]
     if row.get("question"):
@@ -89,8 +92,8 @@ def draw_prompt(row: Mapping[str, Any], rng: np.random.Generator) -> Prompt:
 def written_prompt(prompt: Prompt, tokenizer: Any) -> list[int]:
     """Ids that the decoder reads after its start token.
 
-    The template of Llama 3 (Figure 7) where the tokenizer has its special tokens, else plain lines. A special token
-    that a text spells is text.
+    The template of Llama 3 (Figure 7) where the tokenizer has its special tokens, else plain lines.
+    A special token that a text spells is text.
     """
     header, end_of_header, end_of_turn = map(tokenizer.backend_tokenizer.token_to_id, SPECIAL)
     if header is None:

@@ -1,6 +1,8 @@
-"""Sentence-level language modelling with teacher forcing (OS 9.1): all sentences of a document in one pass.
+"""Sentence-level language modelling with teacher forcing (OS 9.1): all sentences of a document in
+one pass.
 
-The tokens of sentence i+1 read the tower's states of BOE and sentences 1 ... i. Tower and cross-attention learn.
+The tokens of sentence i+1 read the tower's states of BOE and sentences 1 ... i. Tower and
+cross-attention learn.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ class SentencesConfig(SpectrumStageConfig):
 
 
 class SentencesTrainer(SpectrumTrainer):
-    """Cross-entropy of the tokens of each sentence, and of the end of the document (an empty sentence)."""
+    """Cross-entropy of the tokens of each sentence, and of the end of the document
+    (an empty sentence)."""
 
     def document(
         self, row: dict[str, Any], vectors: torch.Tensor, rng: np.random.Generator

@@ -1,4 +1,5 @@
-"""Supervised fine-tuning (OS 9.1): a document as embeddings, a prompt of five drawn parts, the answer as tokens."""
+"""Supervised fine-tuning (OS 9.1): a document as embeddings, a prompt of five drawn parts,
+the answer as tokens."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ PROMPT_TOKENS = 96
 
 @dataclass
 class TasksConfig(SpectrumStageConfig):
-    """OS 9.2: 10k steps at 5e-6, the token decoder learns too; a batch has 1M tokens over all devices."""
+    """OS 9.2: 10k steps at 5e-6, the token decoder learns too;
+    a batch has 1M tokens over all devices."""
 
     learning_rate: float = setting("AdamW's initial learning rate", 5e-6)
     train_decoder: bool = setting("the whole token decoder learns", True)

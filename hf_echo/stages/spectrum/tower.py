@@ -1,4 +1,5 @@
-"""Tower warm-up (OS 9.1): predict the embedding of the next sentence from those before, by MSE or InfoNCE."""
+"""Tower warm-up (OS 9.1): predict the embedding of the next sentence from those before,
+by MSE or InfoNCE."""
 
 from __future__ import annotations
 
@@ -90,8 +91,9 @@ class TowerTrainer(SpectrumTrainer):
         prefix: str = "eval",
         tables: dict | None = None,
     ) -> dict[str, float]:
-        """{"eval_NAME_next_sentence_error": percent of places where the next sentence is not found among the others of
-        its document, "eval_next_sentence_error": mean over the sets}; see `next_sentence_retrieval`."""
+        """{"eval_NAME_next_sentence_error": percent of places where the next sentence is not found
+        among the others of its document, "eval_next_sentence_error": mean over the sets}; see
+        `next_sentence_retrieval`."""
         metrics: dict[str, float] = {}
         for name, dev in dev_sets.items():
             ends = np.cumsum([len(row) for row in dev.rows["sentences"]])

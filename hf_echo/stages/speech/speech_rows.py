@@ -1,4 +1,5 @@
-"""Data, dev sets, feature extractor and shape of the stage `speech`; the training itself is in `speech_stage.py`."""
+"""Data, dev sets, feature extractor and shape of the stage `speech`;
+the training itself is in `speech_stage.py`."""
 
 from __future__ import annotations
 
@@ -53,7 +54,8 @@ class SpeechDev:
 
     @cached_property
     def texts(self) -> tuple[np.ndarray, np.ndarray, list[str], list[str]]:
-        """(rows, d) of the transcriptions and of the English (the transcription where there is none); the texts."""
+        """(rows, d) of the transcriptions and of the English
+        (the transcription where there is none); the texts."""
         texts = teacher_texts(self.rows)
         key = f"{self.teacher} {fingerprint(self.teacher)}"
         sides = frozen_embeddings(texts, any_encoder(self.teacher), key, self.cache_dir)
@@ -62,7 +64,8 @@ class SpeechDev:
 
 
 def speech_table(speech: np.ndarray, dev: SpeechDev) -> Table:
-    """By language: rows, mse to the transcription, xsim to the transcriptions and to the English texts (percent).
+    """By language: rows, mse to the transcription, xsim to the transcriptions and to the English
+    texts (percent).
 
     Equal texts are not errors of each other.
 
@@ -90,7 +93,8 @@ def speech_table(speech: np.ndarray, dev: SpeechDev) -> Table:
 def _error_rate(
     speech: np.ndarray, vectors: np.ndarray, texts: list[str], places: np.ndarray
 ) -> float | None:
-    """xsim of these rows; None of one row, which has no neighbour. Equal texts are equally right."""
+    """xsim of these rows; None of one row, which has no neighbour.
+    Equal texts are equally right."""
     if len(places) < 2:
         return None
     gold = text_groups([texts[place] for place in places])
@@ -120,7 +124,8 @@ def load_dev(data: DataArguments) -> dict[str, SpeechDev]:
 
 
 def teacher_texts(rows: Dataset) -> Dataset:
-    """What the teacher reads: source is the transcription, target its English, or the transcription without one."""
+    """What the teacher reads: source is the transcription, target its English,
+    or the transcription without one."""
     # lists: from_dict reads a Column one row at a time
     targets = rows["text"][:]
     target_langs = rows["lang"][:]
@@ -147,7 +152,8 @@ def processor(model_args: ModelArguments, resume: str | None) -> EchoAudioFeatur
 
 
 def selected(dataset: Dataset, data_args: DataArguments, config: Any) -> Dataset:
-    """Rows of at most `longest` seconds, drawn by OS Eq. 1 where the recipe has a `sampling_exponent`."""
+    """Rows of at most `longest` seconds, drawn by OS Eq.
+    1 where the recipe has a `sampling_exponent`."""
     lengths = audio_lengths(dataset, RATE, data_args.cache_dir)
     kept = np.flatnonzero(lengths <= config.longest * RATE)
     if not len(kept):
@@ -171,7 +177,8 @@ def prepare(
 
 
 def data_table(rows: Dataset, seconds: np.ndarray) -> dict[str, Any]:
-    """What a card says about the data: recordings, hours and voices by language and source; names of the voices.
+    """What a card says about the data: recordings, hours and voices by language and source; names
+    of the voices.
 
     Rows that sampling repeats count once.
     """
@@ -202,8 +209,9 @@ def new_config(shape: dict[str, Any]) -> EchoSpeechConfig:
     """Configuration of a new model.
 
     Args:
-        shape: fields of EchoSpeechConfig; `audio_config` holds a `model_type` of transformers and its fields. Of the
-            feature extractor: `features` (samples, log-mel or whisper), `num_mel_bins`, `stride`.
+        shape: fields of EchoSpeechConfig; `audio_config` holds a `model_type` of transformers and
+            its fields. Of the feature extractor: `features` (samples, log-mel or whisper),
+            `num_mel_bins`, `stride`.
 
     Raises:
         ValueError: an unknown field, or values that do not fit together.

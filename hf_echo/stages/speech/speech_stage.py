@@ -1,7 +1,7 @@
 """Stage 5: a speech encoder learns the embeddings of a frozen text encoder (OS 4.6, Eq. 12).
 
-The teacher embeds the transcription, and the English translation where there is one. The paper does not have the
-contrastive term.
+The teacher embeds the transcription, and the English translation where there is one. The paper does
+not have the contrastive term.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ AUDIO_INPUTS = ("input_values", "input_features")
 
 @dataclass
 class SpeechConfig(CoreConfig):
-    """OS 5: Adam, 8k steps of warm-up, lr 1e-4, 200k steps, 13.3 hours per step; what is printed nowhere is ours."""
+    """OS 5: Adam, 8k steps of warm-up, lr 1e-4, 200k steps, 13.3 hours per step;
+    what is printed nowhere is ours."""
 
     max_seconds: float = setting("padded seconds of audio of a batch on one device", 120.0, above=0)
     batch_seconds: float | None = setting(
@@ -163,7 +164,8 @@ class SpeechTrainer(CoreTrainer):
         return parts, weights
 
     def target(self, index: torch.Tensor) -> torch.Tensor:
-        """(n, d) the teacher's embeddings: of the transcription, moved to the English by `english_weight`."""
+        """(n, d) the teacher's embeddings: of the transcription,
+        moved to the English by `english_weight`."""
         rows = self.teacher[0][index.cpu().numpy()]
         share = self.args.english_weight
         if share:
@@ -173,9 +175,11 @@ class SpeechTrainer(CoreTrainer):
     def contrastive(
         self, student: torch.Tensor, target: torch.Tensor, inputs: dict[str, Any]
     ) -> torch.Tensor:
-        """Mean of both directions, over the rows of all processes; rows of one meaning are not negatives of each other.
+        """Mean of both directions, over the rows of all processes; rows of one meaning are not
+        negatives of each other.
 
-        The speech also chooses among `candidates` other texts, which cost nothing: the teacher's embeddings are there.
+        The speech also chooses among `candidates` other texts, which cost nothing: the teacher's
+        embeddings are there.
         """
         # (rows, rows of all processes): which have the same meaning
         all_target, offset = gather_with_grad(target)
@@ -215,8 +219,8 @@ class SpeechTrainer(CoreTrainer):
         prefix: str = "eval",
         tables: dict | None = None,
     ) -> dict[str, float]:
-        """Means over languages, then over sets: `mse` (OS 5), `xsim` of speech to its own transcription,
-        `xsim_english` to the English text."""
+        """Means over languages, then over sets: `mse` (OS 5), `xsim` of speech to its own
+        transcription, `xsim_english` to the English text."""
         measured = {}
         with evaluating(model):
             for name, dev in dev_sets.items():
@@ -237,10 +241,11 @@ def layer_of(name: str) -> int:
 
 @torch.no_grad()
 def scale_projection(model: EchoSpeechEncoder, teacher: VectorRows, rows: int = 1000) -> None:
-    """Give the embeddings of an untrained projection the length of the teacher's; others stay as they are.
+    """Give the embeddings of an untrained projection the length of the teacher's; others stay as
+    they are.
 
-    The pooler ends with layer norm, so the length would be sqrt(size): 16 for 256 dimensions, where that of a text
-    encoder is about 1 to 3. The first thousands of steps would only shrink it.
+    The pooler ends with layer norm, so the length would be sqrt(size): 16 for 256 dimensions, where
+    that of a text encoder is about 1 to 3. The first thousands of steps would only shrink it.
     """
     weight = model.projection.weight
     if torch.equal(weight, torch.eye(*weight.shape, dtype=weight.dtype)):

@@ -1,4 +1,5 @@
-"""Pruning of other backbones: BERT's layers are cut as Llama's, of others layers are dropped, the rest is refused."""
+"""Pruning of other backbones: BERT's layers are cut as Llama's, of others layers are dropped,
+the rest is refused."""
 
 import pytest
 import torch

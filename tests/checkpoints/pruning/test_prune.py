@@ -1,4 +1,5 @@
-"""Pruning: what stays is the source's, what is chosen counts for most, and the result opens like any checkpoint."""
+"""Pruning: what stays is the source's, what is chosen counts for most,
+and the result opens like any checkpoint."""
 
 import json
 
@@ -37,8 +38,8 @@ CUT = {
 
 @pytest.fixture
 def model(toy, toy_tokenizer):
-    """Random, three layers, CLS; norms that are not 1, so that it shows where they are forgotten, and values so large
-    that the norms' epsilon is nothing beside them."""
+    """Random, three layers, CLS; norms that are not 1, so that it shows where they are forgotten,
+    and values so large that the norms' epsilon is nothing beside them."""
     model = toy.make_model(toy_tokenizer, pooling="cls", **SMALL).eval()
     torch.manual_seed(0)
     for name, weight in model.named_parameters():
@@ -96,7 +97,8 @@ def test_same_shape_is_the_identity(model, toy, embed, importance, bottleneck):
 
 @torch.no_grad()
 def kill(body, hidden: list[int], units: list[int]) -> None:
-    """Zeroes dimensions, units, and in each layer the heads of one key and value head: never written, or never read."""
+    """Zeroes dimensions, units, and in each layer the heads of one key and value head:
+    never written, or never read."""
     body.embed_tokens.weight[:, hidden] = 0
     for layer in body.layers:
         layer.mlp.down_proj.weight[hidden] = 0
@@ -104,7 +106,8 @@ def kill(body, hidden: list[int], units: list[int]) -> None:
         layer.mlp.gate_proj.weight[units[1::3]] = 0
         layer.mlp.up_proj.weight[units[2::3]] = 0
         layer.self_attn.o_proj.weight[hidden] = 0
-    # Two query heads share a key and value head of 8 dimensions: the first dies in layer 0, the second in the others.
+    # Two query heads share a key and value head of 8 dimensions: the first dies in layer 0, the
+    # second in the others.
     first, *others = body.layers
     first.self_attn.o_proj.weight[:, :16] = 0
     for layer in others:
@@ -119,12 +122,14 @@ def half_dead(model):
 
 
 def test_dead_units_go_before_live_ones(half_dead, embed):
-    """All that is dropped is dead, so the encoder says what it said: norms are rescaled for the lost width."""
+    """All that is dropped is dead, so the encoder says what it said:
+    norms are rescaled for the lost width."""
     smaller = cut(half_dead, **CUT)
 
     assert smaller.encoder.num_parameters() < 0.7 * half_dead.encoder.num_parameters()
     expected = embed(half_dead)
-    # Over seeds they differ by 1e-5 .. 4e-5 of the largest value; with other dimensions by all of it.
+    # Over seeds they differ by 1e-5 .. 4e-5 of the largest value; with other dimensions by all of
+    # it.
     tolerance = 3e-4 * np.abs(expected).max()
     np.testing.assert_allclose(embed(smaller), expected, rtol=1e-3, atol=tolerance)
 
@@ -142,7 +147,8 @@ def test_a_decoder_that_reads_all_states_needs_their_width(model):
 
 @torch.no_grad()
 def test_dead_value_dimensions_go_first(model, embed):
-    """Of a head's values, each key and value head drops its own; queries and keys say nothing here."""
+    """Of a head's values, each key and value head drops its own;
+    queries and keys say nothing here."""
     for layer in model.encoder.backbone.layers:
         of_first_head = layer.self_attn.v_proj.weight[:8]
         of_second_head = layer.self_attn.v_proj.weight[8:]

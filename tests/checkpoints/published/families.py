@@ -1,7 +1,9 @@
-"""Published embedders in small: their folders as their model cards and repositories show them, with random weights.
+"""Published embedders in small: their folders as their model cards and repositories show them, with
+random weights.
 
-A configuration here is what the repository's files say, but for sizes. One tokenizer serves all; what the families
-differ in (which tokens stand around a text, on which side is padding) is set on it.
+A configuration here is what the repository's files say, but for sizes. One tokenizer serves all;
+what the families differ in (which tokens stand around a text, on which side is padding) is set on
+it.
 """
 
 from __future__ import annotations
@@ -88,7 +90,8 @@ class Family:
     Attributes:
         config: `model_type` and fields of config.json, beside the common ones.
         pooling: flag of 1_Pooling/config.json without "pooling_mode_"; several are concatenated.
-        modules: what stands behind the pooling: "normalize" or (outputs, bias, activation) of a Dense.
+        modules: what stands behind the pooling: "normalize" or (outputs, bias, activation) of a
+            Dense.
         settings: config_sentence_transformers.json.
         template: what the tokenizer puts around a text.
         tokenizer: settings of the tokenizer, such as the side of padding.
@@ -363,7 +366,8 @@ def write_family(name: str, folder: Path) -> Path:
 
 
 def write_modules(family: Family, folder: Path) -> None:
-    """modules.json and the folders of the modules behind the transformer, by the names of before version 6."""
+    """modules.json and the folders of the modules behind the transformer,
+    by the names of before version 6."""
     kinds = ["Transformer", "Pooling"]
     kinds += ["Normalize" if module == "normalize" else "Dense" for module in family.modules]
     entries = []

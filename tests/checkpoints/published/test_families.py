@@ -1,4 +1,5 @@
-"""Published embedders keep their vectors as Echo checkpoints and as stock folders, or are refused by name.
+"""Published embedders keep their vectors as Echo checkpoints and as stock folders, or are refused
+by name.
 
 The truth is the original folder, opened by sentence-transformers.
 """
@@ -33,7 +34,8 @@ LEAST_COSINE = 0.9999
 
 @dataclass
 class Converted:
-    """The folders of a family: as published, as an Echo checkpoint, exported from it; and the first two opened."""
+    """The folders of a family: as published, as an Echo checkpoint, exported from it;
+    and the first two opened."""
 
     source: Path
     echo: Path

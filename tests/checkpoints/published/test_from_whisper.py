@@ -1,4 +1,5 @@
-"""`hf-echo convert whisper`: the encoder is transformers' own, from both kinds of folder, for audio of any length."""
+"""`hf-echo convert whisper`: the encoder is transformers' own, from both kinds of folder,
+for audio of any length."""
 
 import struct
 
@@ -44,7 +45,8 @@ def whisper():
 def ctranslate2_file(
     model: WhisperModel, dtype: str = "float32", spec: str = "WhisperSpec"
 ) -> bytes:
-    """model.bin as CTranslate2's `ModelSpec.save` writes it, with the encoder's variables and one of its settings."""
+    """model.bin as CTranslate2's `ModelSpec.save` writes it,
+    with the encoder's variables and one of its settings."""
     weights = {name: tensor.numpy() for name, tensor in model.encoder.state_dict().items()}
     variables = {"encoder/num_heads": np.array(1, np.int16)}
     for name in ("conv1", "conv2"):
@@ -103,7 +105,8 @@ def test_frames_are_those_of_transformers(tmp_path, whisper, kind):
         (source / "model.bin").write_bytes(ctranslate2_file(whisper, kind))
     convert_whisper(source, tmp_path / "out", license="mit", **SMALL)
     model, extractor = load_speech_encoder(tmp_path / "out", dtype="fp32")
-    # 0.9 s and 0.1 s of silence: the second that transformers' encoder and its feature extractor see.
+    # 0.9 s and 0.1 s of silence: the second that transformers' encoder and its feature extractor
+    # see.
     whole = WhisperFeatureExtractor(80, chunk_length=1)(
         noise(0.9), sampling_rate=RATE, return_tensors="pt"
     )
@@ -119,7 +122,8 @@ def test_frames_are_those_of_transformers(tmp_path, whisper, kind):
 
 
 def test_lengths_do_not_meet(tmp_path, whisper):
-    """Audio of any length up to the positions, alone as beside longer audio; longer audio names the limit."""
+    """Audio of any length up to the positions, alone as beside longer audio;
+    longer audio names the limit."""
     whisper.save_pretrained(tmp_path / "source")
     convert_whisper(tmp_path / "source", tmp_path / "out", **SMALL)
     model, extractor = load_speech_encoder(tmp_path / "out", dtype="fp32")

@@ -22,7 +22,8 @@ def texts(toy):
 
 @pytest.fixture(scope="module")
 def other_tokenizer(toy):
-    """Trained on other text and smaller, under other names of bos and eos: most of its words are new."""
+    """Trained on other text and smaller, under other names of bos and eos:
+    most of its words are new."""
     texts = [
         f"{word} {word[::-1]}"
         for groups in toy.WORDS.values()

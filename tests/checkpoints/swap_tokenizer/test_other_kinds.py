@@ -1,4 +1,5 @@
-"""Vocabularies of other kinds: one token under three spellings, the vectors of BERT and XLM-R, whole checkpoints."""
+"""Vocabularies of other kinds: one token under three spellings, the vectors of BERT and XLM-R,
+whole checkpoints."""
 
 import json
 from itertools import permutations

@@ -1,4 +1,5 @@
-"""A model with another tokenizer: what stays is the same, new vectors equal a loop that is written out."""
+"""A model with another tokenizer: what stays is the same, new vectors equal a loop that is written
+out."""
 
 import copy
 
@@ -158,7 +159,8 @@ def test_an_extension_keeps_embeddings_of_texts_without_new_tokens(
 
 
 def test_half_a_character_is_spelt_by_the_old_merges(toy_tokenizer):
-    """Not decoded to text on the way: " к", a token of old, and the first byte of another letter."""
+    """Not decoded to text on the way: " к", a token of old, and the first byte of another
+    letter."""
     tokenizer = extended(toy_tokenizer, [(visible(" к"), visible("α")[0])])
     match, _ = match_vocabularies(toy_tokenizer, tokenizer)
     vocabulary = toy_tokenizer.get_vocab()
@@ -251,7 +253,8 @@ def test_sparsemax_of_equal_scores_is_uniform():
 
 @pytest.fixture
 def focus_swap(model, toy_tokenizer, other_tokenizer):
-    """(rows, auxiliary vectors, match): the sixth new and the eighth shared token have no vector."""
+    """(rows, auxiliary vectors, match): the sixth new and the eighth shared token have no
+    vector."""
     rng = np.random.default_rng(4)
     auxiliary = rng.normal(size=(len(other_tokenizer), 6)).astype(np.float32)
     match, _ = match_vocabularies(toy_tokenizer, other_tokenizer)
@@ -268,7 +271,8 @@ def test_focus_copies_shared_tokens(focus_swap, toy_trained):
 
 
 def test_focus_equals_a_loop(focus_swap, toy_trained):
-    """New tokens are a convex combination of shared ones; without a vector the mean of their pieces."""
+    """New tokens are a convex combination of shared ones;
+    without a vector the mean of their pieces."""
     rows, auxiliary, match = focus_swap
     old_rows = encoder_rows(toy_trained).numpy()
     shared = [token_id for token_id in match.copied if auxiliary[token_id].any()]

@@ -11,7 +11,8 @@ COMMAND = "data"
 
 @pytest.fixture
 def files(tmp_path, monkeypatch):
-    """The working directory: forty pairs, of which six sources and seven targets differ, and a recipe."""
+    """The working directory: forty pairs, of which six sources and seven targets differ,
+    and a recipe."""
     monkeypatch.chdir(tmp_path)
     columns = {
         "source": [f"une phrase {number % 6}" for number in range(40)],

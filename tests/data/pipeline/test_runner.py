@@ -258,7 +258,8 @@ class Stopping:
 
 @pytest.fixture
 def stopped(source, tmp_path):
-    """(recipe of three stages of ten blocks, folder): a run that was stopped in the fourth block of the last stage."""
+    """(recipe of three stages of ten blocks, folder):
+    a run that was stopped in the fourth block of the last stage."""
     duplicates = Step("keys", build("exact_duplicates", {"side": "corpus"}))
     steps = [Step("one", Stopping("one")), duplicates, Step("two", Stopping("two"))]
     recipe = recipe_of(source, *steps, out=Output(shards=2))
@@ -368,7 +369,8 @@ def tsv(numbers) -> bytes:
 
 @pytest.fixture
 def bad_folder(tmp_path):
-    """Six files: a good one, broken UTF-8, a text of 10 MB, an unknown code, half a Parquet file, half a gzip."""
+    """Six files: a good one, broken UTF-8, a text of 10 MB, an unknown code, half a Parquet file,
+    half a gzip."""
     folder = tmp_path / "raw"
     folder.mkdir()
     (folder / "a.tsv").write_bytes(tsv(range(100)))
@@ -393,7 +395,8 @@ BAD_ROWS = [
 
 
 def test_bad_rows_are_skipped(bad_folder, tmp_path):
-    """All rows of the first four files but three, and of the last file what stands before the cut."""
+    """All rows of the first four files but three, and of the last file what stands before the
+    cut."""
     report = go(recipe_of(bad_folder), tmp_path / "out", on_bad_row="skip")
 
     sources = [row["source"] for row in result(tmp_path / "out")]

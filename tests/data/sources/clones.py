@@ -25,7 +25,8 @@ def git(place: Path, *words: str) -> str:
 
 
 def commit_files(place: Path, files: dict[str, str]) -> str:
-    """Write files into a repository with a work tree, which is made if it is not there; returns the commit."""
+    """Write files into a repository with a work tree, which is made if it is not there;
+    returns the commit."""
     if not place.is_dir():
         place.mkdir(parents=True)
         git(place, "init", "--quiet")

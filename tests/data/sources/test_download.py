@@ -1,4 +1,5 @@
-"""The download of sources from a mirror of tiny repositories: tables, test splits without leaks, going on, refusals."""
+"""The download of sources from a mirror of tiny repositories:
+tables, test splits without leaks, going on, refusals."""
 
 import json
 
@@ -41,7 +42,8 @@ def source(name, commit, read, license="permissive"):
 
 @pytest.fixture
 def mirror(tmp_path, monkeypatch):
-    """A folder of clones, with these sources instead of the public ones: words, tests and secrets."""
+    """A folder of clones, with these sources instead of the public ones:
+    words, tests and secrets."""
     folder = tmp_path / "mirror"
     words = commit_files(folder / "me+words" / "repo", {"pairs.tsv": WORDS})
     tests = commit_files(folder / "me+tests" / "repo", {"pairs.tsv": TESTS})

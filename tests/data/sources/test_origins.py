@@ -1,4 +1,5 @@
-"""Origins of sources: commits of repositories, read from a clone or fetched, and packages with a checksum."""
+"""Origins of sources: commits of repositories, read from a clone or fetched,
+and packages with a checksum."""
 
 import hashlib
 import http.server
@@ -216,7 +217,8 @@ def test_a_package_that_the_mirror_lacks_is_refused(tmp_path):
 
 @pytest.fixture
 def server():
-    """A server of the bytes after the fourth of "0123456789"; `sent` says how many of them it sends."""
+    """A server of the bytes after the fourth of "0123456789";
+    `sent` says how many of them it sends."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         ranges: list = []

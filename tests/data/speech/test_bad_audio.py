@@ -1,4 +1,5 @@
-"""Bad audio is refused in one line that names it; any rate, channels and number type give the same samples."""
+"""Bad audio is refused in one line that names it;
+any rate, channels and number type give the same samples."""
 
 import io
 import re
@@ -172,7 +173,8 @@ def test_a_tone_is_not_clipped(caplog):
 
 
 def damaged(content: bytes, rng: np.random.Generator) -> bytes:
-    """Up to three times cut, changed, zeroed, repeated or filled; half of the damage is in the header."""
+    """Up to three times cut, changed, zeroed, repeated or filled;
+    half of the damage is in the header."""
     data = bytearray(content)
     for _ in range(rng.integers(1, 4)):
         end = min(len(data), 64) if rng.random() < 0.5 else len(data)

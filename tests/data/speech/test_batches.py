@@ -1,4 +1,5 @@
-"""Speech as a training set: OS Eq. 1, batches by seconds, augmentation that seed, epoch and row decide."""
+"""Speech as a training set: OS Eq. 1, batches by seconds, augmentation that seed,
+epoch and row decide."""
 
 import numpy as np
 import pytest
@@ -84,7 +85,8 @@ def test_lengths_are_read_once(tmp_path):
 
 @pytest.mark.parametrize("number", [0, 1])
 def test_an_epoch_has_every_row_within_the_seconds(number):
-    """Batches of at most four seconds with their padding: a feature is of 4 frames of 160 samples."""
+    """Batches of at most four seconds with their padding:
+    a feature is of 4 frames of 160 samples."""
     rows = speech(30)
     data = SpeechRows(rows, RATE, audio_lengths(rows, RATE))
     sampler = TokenBudgetBatchSampler(data.lengths, 4 * RATE, seed=1, bucket_multiple=1600)

@@ -1,4 +1,5 @@
-"""Long audio is cut at its pauses: where they are is known, and no piece is longer than the limit."""
+"""Long audio is cut at its pauses: where they are is known, and no piece is longer than the
+limit."""
 
 import numpy as np
 import pytest
@@ -77,7 +78,8 @@ def test_long_audio_is_split_at_pauses(rate):
     ],
 )
 def test_one_pause_is_preferred_to_equal_halves(longest, pieces):
-    """A reference by hand: the least probable frame is cut first, until the parts are short enough."""
+    """A reference by hand: the least probable frame is cut first,
+    until the parts are short enough."""
     speech = np.ones(100)
     speech[30] = 0.1
     speech[50] = 0.4
@@ -104,7 +106,8 @@ def test_pieces_of_any_audio_fit(seed):
         is_lost[start:end] = False
     assert (np.diff(bounds) >= 0).all()  # one behind the other
     assert ((lengths > 0) & (lengths <= longest / FRAME)).all()
-    # frames of speech are lost only where a cut was made or where a trimmed part is shorter than the shortest
+    # frames of speech are lost only where a cut was made or where a trimmed part is shorter than
+    # the shortest
     assert (speech[is_lost] >= 0.5).sum() <= len(pieces)
 
 

@@ -1,4 +1,5 @@
-"""Speech readers: small layouts of tables, Common Voice, FLEURS and `datasets` give one schema; errors name the row."""
+"""Speech readers: small layouts of tables, Common Voice, FLEURS and `datasets` give one schema;
+errors name the row."""
 
 import json
 from pathlib import Path
@@ -39,7 +40,8 @@ def pitch_of(audio) -> float:
 
 @pytest.fixture
 def table_of_paths(tmp_path):
-    """Relative paths beside the table and in wavs/, an absolute one, other names of columns, language names."""
+    """Relative paths beside the table and in wavs/, an absolute one, other names of columns,
+    language names."""
     write(tmp_path / "a.wav", 200)
     write(tmp_path / "wavs" / "b.flac", 400)
     absolute = write(tmp_path / "elsewhere" / "c.wav", 800)

@@ -1,4 +1,5 @@
-"""Spoken corpora: the same bytes by seed, resumed after an interruption, in the schema, with the voices wanted."""
+"""Spoken corpora: the same bytes by seed, resumed after an interruption, in the schema,
+with the voices wanted."""
 
 import json
 

@@ -1,4 +1,5 @@
-"""Bitext retrieval on a folder of test sets, against a search in numpy and mteb's own reader of result files."""
+"""Bitext retrieval on a folder of test sets, against a search in numpy and mteb's own reader of
+result files."""
 
 import hashlib
 
@@ -23,7 +24,8 @@ GERMAN = ["Die Katze schläft.", "Es regnet.", "Wir haben Brot.", "Paris ist gro
 
 
 def random_vectors(texts, lang):
-    """A vector of size 3 for each text, drawn by its letters: some sentences find a wrong translation."""
+    """A vector of size 3 for each text, drawn by its letters:
+    some sentences find a wrong translation."""
     vectors = []
     for text in texts:
         seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")

@@ -1,4 +1,5 @@
-"""Translations into English on the test sets of `evaluate bitext`, against sacrebleu called by itself."""
+"""Translations into English on the test sets of `evaluate bitext`,
+against sacrebleu called by itself."""
 
 import pytest
 from sacrebleu.metrics import BLEU, CHRF

@@ -1,4 +1,5 @@
-"""Multiple choice of OS 9.1 from rows of the sets: prompts as printed, letters by NLL, English questions."""
+"""Multiple choice of OS 9.1 from rows of the sets:
+prompts as printed, letters by NLL, English questions."""
 
 from types import SimpleNamespace
 

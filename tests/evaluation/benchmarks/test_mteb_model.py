@@ -1,4 +1,5 @@
-"""An Echo checkpoint through mteb itself, on its own task with local data: its scores against ours and sklearn's."""
+"""An Echo checkpoint through mteb itself, on its own task with local data:
+its scores against ours and sklearn's."""
 
 import runpy
 
@@ -12,7 +13,8 @@ from hf_echo.inference import encode, load_encoder
 
 @pytest.fixture(scope="module")
 def mteb():
-    """Imported by the worker that needs it: every worker collects every file, and mteb takes seconds."""
+    """Imported by the worker that needs it: every worker collects every file,
+    and mteb takes seconds."""
     return pytest.importorskip("mteb")
 
 

@@ -1,4 +1,5 @@
-"""Small local copies of the public sets with the columns of their cards, and a Hub on the loopback interface."""
+"""Small local copies of the public sets with the columns of their cards,
+and a Hub on the loopback interface."""
 
 import io
 import json
@@ -161,7 +162,8 @@ COPIES = {
             "dev/deu_Latn.parquet": [FLORES],
         },
         [
-            # A variety keeps its own code: with iso_639_3 and iso_15924 alone it would be a second Catalan.
+            # A variety keeps its own code: with iso_639_3 and iso_15924 alone it would be a second
+            # Catalan.
             {"lang": "cat_Latn_vale1252", "id": 7, "text": "Hui"},
             {"lang": "zho_Hans", "id": 7, "text": "你好"},
             {"lang": "tgl_Latn", "id": 7, "text": "Kumusta"},

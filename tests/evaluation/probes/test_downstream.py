@@ -1,4 +1,5 @@
-"""Classification against mteb's own code on the same embeddings, of classes that overlap; bad input by name."""
+"""Classification against mteb's own code on the same embeddings, of classes that overlap;
+bad input by name."""
 
 from collections import Counter
 
@@ -23,9 +24,11 @@ DIMENSIONS = 16
 
 
 def embedding(text: str) -> np.ndarray:
-    """Of "lang topic number": the topic's direction, more noise than signal, features and texts of unequal length.
+    """Of "lang topic number": the topic's direction, more noise than signal, features and texts of
+    unequal length.
 
-    So a unit length, a scaler or more training rows each change the accuracy. "xho" lives in a turned space.
+    So a unit length, a scaler or more training rows each change the accuracy. "xho" lives in a
+    turned space.
     """
     lang, topic, number = text.split()
     centre = np.random.default_rng([7, int(topic)]).normal(size=DIMENSIONS)
@@ -67,7 +70,8 @@ TURNED = rows("xho", 3000, 120)
 
 
 def accuracies_of_mteb(train: list[dict], test: list[dict]) -> list[float]:
-    """The accuracy of each experiment of mteb's SIB200Classification on these rows and `embedding`."""
+    """The accuracy of each experiment of mteb's SIB200Classification on these rows and
+    `embedding`."""
     mteb = pytest.importorskip("mteb")
     from mteb.models.abs_encoder import AbsEncoder
 
@@ -136,7 +140,8 @@ def test_the_average_leaves_the_training_language_out():
 
 
 def test_another_protocol_would_have_another_figure():
-    """Unit length, a scaler and all rows (the probe of token tasks): the data tell it from mteb's protocol."""
+    """Unit length, a scaler and all rows (the probe of token tasks):
+    the data tell it from mteb's protocol."""
     probe = fit_linear_probe(vectors_of(encode, texts_of(TRAIN), None), labels_of(TRAIN))
     guesses = probe.predict(vectors_of(encode, texts_of(FRENCH), None))
     of_all_rows = 100 * np.mean(guesses == labels_of(FRENCH))

@@ -1,4 +1,5 @@
-"""A report from end to end in the toy world: the page, the figures' truth, a second run, and what is refused."""
+"""A report from end to end in the toy world: the page, the figures' truth, a second run,
+and what is refused."""
 
 import json
 import re
@@ -205,7 +206,8 @@ def test_a_mended_model_is_asked_for_what_was_broken(tmp_path, few):
 
 @pytest.fixture
 def misleading(few):
-    """An encoder that puts a sentence's hard negatives where its translations are, and the target elsewhere."""
+    """An encoder that puts a sentence's hard negatives where its translations are,
+    and the target elsewhere."""
     table = few.tables["few"]
     place_of = {}
     for key, pairs in table.negatives.items():

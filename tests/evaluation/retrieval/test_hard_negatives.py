@@ -1,4 +1,5 @@
-"""The published xsim++ set: a small file of LASER's layout, its figure against LASER's rule written out, bad files."""
+"""The published xsim++ set: a small file of LASER's layout, its figure against LASER's rule written
+out, bad files."""
 
 import json
 from collections import Counter
@@ -68,7 +69,8 @@ def test_a_negative_with_the_text_of_a_sentence_is_left_out(file):
 
 
 def errors_of_laser(x: np.ndarray, pool: np.ndarray, lines: list[str]) -> Counter:
-    """LASER's count of xsim++ errors written out: lines are compared as texts, kinds come from the JSON file."""
+    """LASER's count of xsim++ errors written out:
+    lines are compared as texts, kinds come from the JSON file."""
     kinds: Counter = Counter()
     for sentence, vector in zip(SENTENCES, x, strict=True):
         nearest = lines[np.argmax(pool @ vector)]

@@ -1,4 +1,5 @@
-"""xsim and xsim++ of an n-way table against `xsim` and `xsimpp` of the same embeddings, language by language."""
+"""xsim and xsim++ of an n-way table against `xsim` and `xsimpp` of the same embeddings,
+language by language."""
 
 import numpy as np
 import pytest
@@ -22,7 +23,8 @@ def vector(text: str) -> np.ndarray:
 
 
 def encode(texts: list[str], lang: str) -> np.ndarray:
-    """Reads "L:text" as text plus a noise that grows with the language's number; English as it is."""
+    """Reads "L:text" as text plus a noise that grows with the language's number;
+    English as it is."""
     vectors = []
     for text in texts:
         noise = NOISE[lang] * vector(lang + text)

@@ -1,4 +1,5 @@
-"""Speech measures on embeddings that are known, against counts by hand; the command with a tiny random encoder."""
+"""Speech measures on embeddings that are known, against counts by hand;
+the command with a tiny random encoder."""
 
 import json
 
@@ -22,7 +23,8 @@ AXES = np.eye(8)
 
 
 def encode(texts, lang):
-    """Each meaning is an axis, in every language. The Catalan text of snow is at rain. Negatives are at axis 4 on."""
+    """Each meaning is an axis, in every language. The Catalan text of snow is at rain.
+    Negatives are at axis 4 on."""
     axis_of = {word: axis for axis, word in enumerate(WORDS[lang])}
     for axis, word in enumerate(MEANINGS):
         axis_of[f"not {word}"] = axis + 4
@@ -60,8 +62,9 @@ VECTORS = 2.5 * AXES[[heard for _, _, heard in HEARD]]
 def test_figures_of_a_language_are_counted_by_hand(
     lang, count, candidates, xsim, text_xsim, own_xsim
 ):
-    """Candidates of Catalan are snow and rain. Speech on the axis of sun has cosine 0 with both, and equal scores go to
-    the first, snow. In its own text, snow and rain are both on axis 1: the first one, snow, is found for all."""
+    """Candidates of Catalan are snow and rain. Speech on the axis of sun has cosine 0 with both,
+    and equal scores go to the first, snow. In its own text, snow and rain are both on axis 1: the
+    first one, snow, is found for all."""
     table = evaluate_speech(ROWS, VECTORS, encode)
 
     (row,) = [row for row in table.rows if row["lang"] == lang]
@@ -82,7 +85,8 @@ def test_unheard_languages_have_an_average_of_their_own():
 
 
 def test_hard_negatives_are_candidates():
-    """English speech of rain lies a little nearer to a negative of snow; without negatives it is right."""
+    """English speech of rain lies a little nearer to a negative of snow;
+    without negatives it is right."""
     vectors = VECTORS.copy()
     vectors[2] = AXES[1] + 1.1 * AXES[6]
     negatives = {text: [(f"not {text}", "negation")] for text in MEANINGS}
@@ -132,7 +136,8 @@ def test_wrong_input(rows, vectors, message):
 
 @pytest.fixture(scope="module")
 def speech_folder(tmp_path_factory):
-    """A tiny random speech encoder with the embedding size of echo-nano, and three recordings of tones."""
+    """A tiny random speech encoder with the embedding size of echo-nano,
+    and three recordings of tones."""
     soundfile = pytest.importorskip("soundfile")
     folder = tmp_path_factory.mktemp("speech")
     save_random_encoder(folder / "model", languages=["eng_Latn"])

@@ -9,7 +9,8 @@ from hf_echo.evaluation import text_groups, xsim
 
 
 def laser_predictions(x: np.ndarray, y: np.ndarray, margin: str, k: int) -> np.ndarray:
-    """LASER's xsim.py written out: k nearest each way, mean cosines, a / b or a - b, best of the k."""
+    """LASER's xsim.py written out: k nearest each way, mean cosines, a / b or a - b,
+    best of the k."""
     cosine = unit(x) @ unit(y).T
     mean_x = np.sort(cosine, axis=1)[:, -k:].mean(axis=1)
     mean_y = np.sort(cosine, axis=0)[-k:].mean(axis=0)
@@ -116,7 +117,8 @@ def test_without_features_the_first_row_is_found(margin):
 
 
 def test_quantised_embeddings():
-    """int8 are numbers; nothing else is guessed (`search/test_neighbours.py`). One of equal scores is found."""
+    """int8 are numbers; nothing else is guessed (`search/test_neighbours.py`).
+    One of equal scores is found."""
     x, y = pairs(200, 0.4)
     x = quantize_embeddings(x.astype(np.float32), "int8")
     y = quantize_embeddings(y.astype(np.float32), "int8")

@@ -89,7 +89,8 @@ def test_what_is_refused(run, table, toy_folders, monkeypatch, arguments, messag
 
 
 def test_lines_give_the_figures_of_a_table(answer, toy, toy_folders, tmp_path):
-    """Equal texts are right in both, as in a report: half of the sentences are a copy of another."""
+    """Equal texts are right in both, as in a report:
+    half of the sentences are a copy of another."""
     rows = []
     for lang in ("fra_Latn", "eng_Latn"):
         texts = [toy.say(meaning, lang) for meaning in toy.split("dev")[:8]] * 2

@@ -13,7 +13,8 @@ E = np.eye(6)
 
 
 def test_each_kind_of_error_by_hand():
-    """Five sentences: right, own negation, own number, another's translation, another's negative."""
+    """Five sentences: right, own negation, own number, another's translation,
+    another's negative."""
     y = E[:5]
     x = np.array(
         [
@@ -122,7 +123,8 @@ def test_negatives_of_a_copy_are_those_of_the_sentence():
 
 
 def test_zero_rows_are_not_in_the_pool(case):
-    """Sentence 3 and a negative of sentence 5 have no embedding: the others are found as without them."""
+    """Sentence 3 and a negative of sentence 5 have no embedding:
+    the others are found as without them."""
     kept = np.arange(90) != 3
     kept_negatives = (np.arange(270) != 16) & (case["negative_owner"] != 3)
     zeros = {name: case[name].copy() for name in ("x", "negatives")}

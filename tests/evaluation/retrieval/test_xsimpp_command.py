@@ -1,4 +1,5 @@
-"""`hf-echo evaluate xsimpp`: the published set and rule negatives, of lines and of a table; the report says which."""
+"""`hf-echo evaluate xsimpp`: the published set and rule negatives, of lines and of a table;
+the report says which."""
 
 import json
 
@@ -13,7 +14,8 @@ PLACES = {text: place for texts in (ENGLISH, FRENCH) for place, text in enumerat
 
 
 def encoder(texts, lang):
-    """A sentence and its translation share a direction; so does the changed sentence, nearer to the French one."""
+    """A sentence and its translation share a direction;
+    so does the changed sentence, nearer to the French one."""
     vectors = np.zeros((len(texts), 5))
     for text, vector in zip(texts, vectors, strict=True):
         vector[PLACES.get(text, 0)] = 1

@@ -84,8 +84,8 @@ def test_a_probe_of_one_class_is_refused(states):
 
 
 def tagged(toy, lang, part):
-    """The number and the animal with its verb; the colour and the full stop are outside. Without "four" and "small",
-    which begin with the same token as "fish" and "sleeps"."""
+    """The number and the animal with its verb; the colour and the full stop are outside. Without
+    "four" and "small", which begin with the same token as "fish" and "sleeps"."""
     rows = []
     for meaning in toy.split(part):
         if meaning[0] != 2 and meaning[1] != 3:

@@ -1,4 +1,5 @@
-"""`hf-echo evaluate tagging` and `wic`: same results as the package's functions, from files and public sets."""
+"""`hf-echo evaluate tagging` and `wic`: same results as the package's functions,
+from files and public sets."""
 
 import json
 

@@ -127,7 +127,8 @@ def computed(encoder) -> list[torch.Tensor]:
 @pytest.mark.parametrize("kind", ["bert", "xlm-roberta", "llama"])
 @pytest.mark.parametrize("pooling", ["mean", "cls"])
 def test_layers_without_padding_are_those_with_it(kind, pooling):
-    """Embeddings, states and gradients, in float64; the texts are 1 to 9 tokens long and padded on either side."""
+    """Embeddings, states and gradients, in float64;
+    the texts are 1 to 9 tokens long and padded on either side."""
     padded = small_encoder(kind, pooling)
     packed = copy.deepcopy(padded)
     train_packed(packed)

@@ -1,4 +1,5 @@
-"""A run stops at numbers that are not finite, saves when it is asked to end, and its checkpoints are whole."""
+"""A run stops at numbers that are not finite, saves when it is asked to end,
+and its checkpoints are whole."""
 
 import errno
 import os
@@ -148,7 +149,8 @@ def test_another_epoch_draws_other_numbers(toy, toy_data, kind):
 
 
 def test_counted_numbers_are_uniform():
-    """Ten bins of 20,000 numbers: chi-squared with 9 degrees of freedom is above 27.9 once in a thousand seeds."""
+    """Ten bins of 20,000 numbers: chi-squared with 9 degrees of freedom is above 27.9 once in a
+    thousand seeds."""
     numbers = counted_uniform(3, np.arange(200)[:, None], np.arange(100)[None])
     counts, _ = np.histogram(numbers, bins=10, range=(0, 1))
     chi_squared = ((counts - 2000) ** 2 / 2000).sum()

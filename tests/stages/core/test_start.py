@@ -1,4 +1,5 @@
-"""Where a run starts: an encoder alone with a new decoder, a pretrained backbone, a decoder of another tokenizer."""
+"""Where a run starts: an encoder alone with a new decoder, a pretrained backbone,
+a decoder of another tokenizer."""
 
 import pytest
 import torch

@@ -1,4 +1,5 @@
-"""Modular encoder: languages come and go without a trace on the others; parameter counts; routing; bad input."""
+"""Modular encoder: languages come and go without a trace on the others; parameter counts; routing;
+bad input."""
 
 import json
 import shutil
@@ -272,7 +273,8 @@ def all_pairs(tmp_path) -> Path:
 
 
 def test_all_pair_alignment_has_a_loss_against_each_earlier_language(copy, all_pairs):
-    """Modular 6.1: before anything has moved, the loss is the mean of 1 - cos over both languages, by the formula."""
+    """Modular 6.1: before anything has moved, the loss is the mean of 1 - cos over both languages,
+    by the formula."""
     without_dropout(copy)
 
     report = add_language(
@@ -489,7 +491,8 @@ LONG_WORDS = "haus rot wasserrot katzehaus wasserrot katzehaus"
 
 @pytest.fixture(scope="module")
 def encode_ten_tokens(base, tmp_path_factory):
-    """An encoder of ten tokens; German's own vocabulary spells each of the six long words with one token."""
+    """An encoder of ten tokens; German's own vocabulary spells each of the six long words with one
+    token."""
     folder = tmp_path_factory.mktemp("short")
     (folder / "texts.txt").write_text(f"{LONG_WORDS}\n" * 40)
     modular_backbone(base, folder / "m", max_seq_length=10)

@@ -77,7 +77,8 @@ LLAMA3_TEMPLATE = (
 
 @pytest.fixture(scope="module")
 def llama3():
-    """A tokenizer with words, special tokens and chat template as Llama 3 has them, but a small vocabulary."""
+    """A tokenizer with words, special tokens and chat template as Llama 3 has them,
+    but a small vocabulary."""
     backend = Tokenizer(models.BPE(ignore_merges=True))
     backend.pre_tokenizer = pre_tokenizer("llama3")
     special = ["<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"]

@@ -29,7 +29,8 @@ DOCUMENTS = [
 
 
 def nll(model, tokenizer, vectors: list[torch.Tensor]) -> list[float]:
-    """Nats per token of each document's text, given the embeddings of the same position in `vectors`."""
+    """Nats per token of each document's text, given the embeddings of the same position in
+    `vectors`."""
     start = prompt_ids(model.config, tokenizer, REBUILD)
     found = []
     for own, texts in zip(vectors, DOCUMENTS, strict=True):

@@ -1,4 +1,5 @@
-"""Stages of Spectrum on documents: losses against the model called by hand, recipes from end to end, resume, errors."""
+"""Stages of Spectrum on documents: losses against the model called by hand,
+recipes from end to end, resume, errors."""
 
 import json
 
@@ -57,7 +58,8 @@ def place(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def echo(toy, place) -> str:
-    """A small release with random weights, whose tokenizer knows the words of the documents and of the prompts."""
+    """A small release with random weights, whose tokenizer knows the words of the documents and of
+    the prompts."""
     sentences = [sentence for row in documents() for sentence in row["sentences"]]
     tokenizer = train_tokenizer(
         [*sentences, CONTINUE, REBUILD], 400, max_length=512, progress=False
@@ -119,7 +121,8 @@ def vectors(trainer, row):
 
 @pytest.fixture
 def predictions(recipe, caught):
-    """predictions(objective) -> (loss of five documents, predicted, following embedding, document, key)
+    """predictions(objective) -> (loss of five documents, predicted, following embedding, document,
+    key)
 
     Of each sentence from those before it, each document alone.
     """
@@ -210,7 +213,8 @@ def test_a_window_of_a_longer_document_has_no_end(of_sentences, ends):
 def test_before_training_a_sentence_is_as_likely_as_from_its_translation_decoder(
     recipe, caught, tower, echo
 ):
-    """With one state to read, the cross-attention of the decoder is what it was: it reads an embedding."""
+    """With one state to read, the cross-attention of the decoder is what it was:
+    it reads an embedding."""
     trainer = caught(
         recipe("join", "spectrum_sentences", decoder=echo, shape=SHAPE, model_name_or_path=None)
     )
@@ -304,7 +308,8 @@ LORA = dict(r=2, alpha=6)
 
 @pytest.fixture
 def adapted(recipe, spectrum):
-    """adapted(name, **adapter) -> path of a recipe of the prefix stage with an adapter of the token decoder."""
+    """adapted(name, **adapter) -> path of a recipe of the prefix stage with an adapter of the token
+    decoder."""
 
     def write(name: str, **adapter):
         options = dict(model_name_or_path=spectrum, adapter=LORA | adapter)
@@ -442,7 +447,8 @@ def test_dry_run_counts_the_decoder(recipe, echo):
 
 
 def test_dry_run_of_a_journey_joins_a_planned_tower_with_a_decoder(recipe, place, spectrum, echo):
-    """The tower is planned from the recipe before it; sizes are those of the model that two such runs made."""
+    """The tower is planned from the recipe before it;
+    sizes are those of the model that two such runs made."""
     planned = str(place / "plan1")
     steps = [
         recipe("plan1", "spectrum_tower", shape=SHAPE | {"embedding_size": 32}),

@@ -1,14 +1,16 @@
-"""Filters of parallel rows, as pure functions over Arrow tables of the parallel schema; the pipeline runs them.
+"""Filters of parallel rows, as pure functions over Arrow tables of the parallel schema; the
+pipeline runs them.
 
 A filter is a frozen dataclass of settings. Its methods show its kind:
 
 1. Row filter: ``keep(table) -> bool array (rows,)``. Each row is judged alone.
-2. Key filter: ``keys(table) -> uint64 array (rows, k)``. A row stays only if no earlier KEPT row has one of its
-   keys, in the order of the input. Column i is compared with column i only, unless the filter's attribute
-   ``shared_keys`` is true (then all columns are compared). Key 0 means "no key".
-3. Group cap: ``groups(table) -> string array (rows,)``, ``rank(table) -> float array (rows,)`` and a field ``limit``.
-   The ``limit`` highest ranks of each group stay (ties: the earliest row). A null group means "no group": the row
-   stays.
+2. Key filter: ``keys(table) -> uint64 array (rows, k)``. A row stays only if no earlier KEPT row
+   has one of its keys, in the order of the input. Column i is compared with column i only, unless
+   the filter's attribute ``shared_keys`` is true (then all columns are compared). Key 0 means "no
+   key".
+3. Group cap: ``groups(table) -> string array (rows,)``, ``rank(table) -> float array (rows,)`` and
+   a field ``limit``. The ``limit`` highest ranks of each group stay (ties: the earliest row). A
+   null group means "no group": the row stays.
 
 A filter with ``fit(tables) -> filter`` learns from the rows that it will judge, in one pass.
 """
@@ -45,7 +47,8 @@ def build(name: str, values: Mapping[str, Any] | None = None) -> Any:
     """Build a filter by its name in a recipe and its fields.
 
     Raises:
-        ValueError: an unknown filter or field (the message names the nearest known one), or a wrong value.
+        ValueError: an unknown filter or field (the message names the nearest known one), or a wrong
+            value.
     """
     if not isinstance(name, str) or name not in FILTERS:
         advice = did_you_mean(name, FILTERS, f"known are {', '.join(FILTERS)}")

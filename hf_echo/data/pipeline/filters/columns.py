@@ -1,6 +1,8 @@
-"""Columns of a parallel table as numpy arrays: directions, languages, numbers, code points and their properties.
+"""Columns of a parallel table as numpy arrays: directions, languages, numbers, code points and
+their properties.
 
-The Unicode properties come from the `regex` library; a table of them by code point serves a whole column at once.
+The Unicode properties come from the `regex` library; a table of them by code point serves a whole
+column at once.
 """
 
 from __future__ import annotations
@@ -74,7 +76,8 @@ def code_points(column: pa.ChunkedArray | pa.Array) -> tuple[np.ndarray, np.ndar
 
 
 def count_by_row(wanted: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """Sum over the characters of each text of ``wanted`` (a number or boolean per character): (rows,)."""
+    """Sum over the characters of each text of ``wanted`` (a number or boolean per character):
+    (rows,)."""
     return np.diff(np.concatenate([[0], np.cumsum(wanted, dtype=np.int64)])[offsets])
 
 
@@ -109,7 +112,8 @@ def is_kind(points: np.ndarray, pattern: str) -> np.ndarray:
 
 @cache
 def scripts() -> np.ndarray:
-    """uint8 (LAST + 1,): script number of each letter, 0 for other characters, 1 for scripts of no language here."""
+    """uint8 (LAST + 1,): script number of each letter, 0 for other characters,
+    1 for scripts of no language here."""
     table = characters(r"\p{L}").astype(np.uint8)
     for number, script in enumerate(_UNICODE, 2):
         table[characters(rf"[\p{{L}}&&\p{{Script={script}}}]")] = number

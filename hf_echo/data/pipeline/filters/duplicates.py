@@ -15,10 +15,11 @@ from .columns import SIDES, hashes
 
 @dataclass(frozen=True)
 class ExactDuplicates(Checked):
-    """Key filter: equal normal forms are duplicates. Case, width, spaces and invisible signs never count.
+    """Key filter: equal normal forms are duplicates. Case, width, spaces and invisible signs never
+    count.
 
-    Languages whose rows all stay (OS 4.4: small weak ones) are named by the step's ``except``. Two of n different texts
-    share a key of 64 bits with a probability of about n^2 / 4e19.
+    Languages whose rows all stay (OS 4.4: small weak ones) are named by the step's ``except``. Two
+    of n different texts share a key of 64 bits with a probability of about n^2 / 4e19.
     """
 
     side: Literal["source", "target", "either", "both", "corpus"] = setting(

@@ -1,8 +1,10 @@
-"""Language identification filter: drop texts that are not in the language of their label, by script and by identifier.
+"""Language identification filter: drop texts that are not in the language of their label, by script
+and by identifier.
 
-A text with too few letters of the label's script is dropped. The identifier's answer counts only if the text is long
-enough, the identifier knows the label's language, it is sure, and its answer is written in the label's script.
-Languages that it confuses, or names by their macrolanguage, count as one.
+A text with too few letters of the label's script is dropped. The identifier's answer counts only if
+the text is long enough, the identifier knows the label's language, it is sure, and its answer is
+written in the label's script. Languages that it confuses, or names by their macrolanguage, count as
+one.
 """
 
 from __future__ import annotations
@@ -31,8 +33,9 @@ from .columns import (
 KANA = 0.1  # a text with a Chinese label and at least this share of kana is Japanese
 HAN_ONLY = 12  # a text with this many Chinese characters and no kana is not Japanese
 WEIGHT = 3  # a Chinese character, a kana or a Korean syllable counts as three letters
-# Minimum margin of heliport's answer over the next best. On 100k rows of corpora with a tenth of them corrupted, 0.2
-# halves the false alarms on clean texts and keeps 96 % of the right answers (docs/log.md).
+# Minimum margin of heliport's answer over the next best. On 100k rows of corpora with a tenth of
+# them corrupted, 0.2 halves the false alarms on clean texts and keeps 96 % of the right answers
+# (docs/log.md).
 LEAD = 0.2
 
 
@@ -40,9 +43,10 @@ LEAD = 0.2
 class LanguageId(Checked):
     """Row filter by script and language identifier.
 
-    Code and mathematics stay, and so do texts in a language that the identifier does not know, if the script is right.
-    A Chinese character counts as three letters. The script is checked from a third of min_letters on; names and units
-    are in Latin script in many languages. heliport reports when it is not sure.
+    Code and mathematics stay, and so do texts in a language that the identifier does not know, if
+    the script is right. A Chinese character counts as three letters. The script is checked from a
+    third of min_letters on; names and units are in Latin script in many languages. heliport reports
+    when it is not sure.
     """
 
     sides: Literal["source", "target", "both"] = setting("the texts to check", "both")
@@ -93,7 +97,8 @@ class LanguageId(Checked):
     def _named_right(
         self, texts: pa.Array, numbers: np.ndarray, codes: list[str], judged: np.ndarray
     ) -> np.ndarray:
-        """Whether the identifier agrees with the label; checks only ``judged`` rows of languages that it knows."""
+        """Whether the identifier agrees with the label;
+        checks only ``judged`` rows of languages that it knows."""
         right = np.ones(len(texts), bool)
         if not judged.any():
             return right
@@ -114,19 +119,22 @@ class LanguageId(Checked):
 
 
 def _by_member(groups: str) -> dict[str, str]:
-    """Groups of codes with commas between them, each named by its first code. Returns member -> name."""
+    """Groups of codes with commas between them, each named by its first code.
+    Returns member -> name."""
     return {code: group.split()[0] for group in groups.split(",") for code in group.split()}
 
 
-# An identifier that knows the macrolanguage or one member of a group counts as knowing all of it (ISO 639-3). Members
-# with another answer are left out: South Azerbaijani is identified as Persian, Latgalian as Lithuanian.
+# An identifier that knows the macrolanguage or one member of a group counts as knowing all of it
+# (ISO 639-3). Members with another answer are left out: South Azerbaijani is identified as Persian,
+# Latgalian as Lithuanian.
 MACRO = _by_member("""
     ara arb acm acq aeb ajp apc ars ary arz acw acx ayl mey shu, zho cmn yue wuu hak nan gan lzh cdo,
     hbs srp hrv bos cnr, msa ind zsm zlm min bjn, fas pes prs, aze azj, aka twi fat, que quy quz quh qul, swa swh swc,
     lav lvs, est ekk, sqi als aln, nep npi, ori ory, mon khk, mlg plt, orm gaz, uzb uzn, pus pbt pbu, yid ydd, aym ayr,
     nor nob nno, tgl fil, kur kmr, din dik
 """)
-# Related languages that identifiers confused on FLORES and NTREX: an answer in a group never contradicts a label in it.
+# Related languages that identifiers confused on FLORES and NTREX: an answer in a group never
+# contradicts a label in it.
 NEAR = _by_member("""
     nor dan, spa ast ext arg glg, nso sot tsn, zul xho ssw nde nbl, lmo lij vec fur ita cos, hin awa bho hne mag mai,
     msa jav sun, swa kin run, lav ltg sgs, est vro, pol szl, nld vls lim, deu gsw bar pfl ksh, bod dzo, aze azb,
@@ -166,7 +174,8 @@ class Identifier:
         return macro_of(code[:3]) in self.macros
 
     def differ(self, code: str, label: str) -> bool:
-        """Whether a label contradicts a code: another group, in the same script or in an unknown one."""
+        """Whether a label contradicts a code:
+        another group, in the same script or in an unknown one."""
         place = _place(label)
         if place is None or place[1] not in (None, code.split("_")[1]):
             return False

@@ -1,7 +1,8 @@
 """Length-ratio filter: drop pairs whose length ratio is unusual for their direction (OS 3.5, A.8).
 
-A text of language l counts as ``length / exp(e_l)`` characters of English. The logarithm of the ratio of these lengths,
-with a few characters added to both, is compared with the median and spread of its direction.
+A text of language l counts as ``length / exp(e_l)`` characters of English. The logarithm of the
+ratio of these lengths, with a few characters added to both, is compared with the median and spread
+of its direction.
 """
 
 from __future__ import annotations
@@ -25,9 +26,10 @@ SAMPLE = 4_000  # rows per direction that `fit` keeps
 class LengthRatio(Checked):
     """Row filter: |log ratio - expected| <= limit * spread.
 
-    An unknown direction is judged by its two languages; if a language is unknown, the row stays. The tails are heavier
-    than those of a normal distribution: a limit of 3 (OS A.8) drops about one clean row in a hundred, 4 one in five
-    hundred. With a smoothing of 10, the spread is about the same for single words and for long sentences.
+    An unknown direction is judged by its two languages; if a language is unknown, the row stays.
+    The tails are heavier than those of a normal distribution: a limit of 3 (OS A.8) drops about one
+    clean row in a hundred, 4 one in five hundred. With a smoothing of 10, the spread is about the
+    same for single words and for long sentences.
     """
 
     limit: float = setting(
@@ -44,7 +46,8 @@ class LengthRatio(Checked):
     spread: float = setting("for directions that are not in directions; from fit", 0.2, above=0)
 
     def fit(self, tables: Iterable[pa.Table]) -> LengthRatio:
-        """Estimate ``languages``, ``directions`` and ``spread`` from at most SAMPLE rows per direction.
+        """Estimate ``languages``, ``directions`` and ``spread`` from at most SAMPLE rows per
+        direction.
 
         A hash of the texts selects the sample. A fitted filter is returned unchanged.
         """
@@ -83,7 +86,8 @@ class LengthRatio(Checked):
         return np.log(source / target)
 
     def scores(self, table: pa.Table) -> np.ndarray:
-        """(rows,) signed distance from the expected log ratio, in spreads; 0 if nothing is known."""
+        """(rows,) signed distance from the expected log ratio, in spreads;
+        0 if nothing is known."""
         scores = np.zeros(len(table))
         sources, targets = _lengths(table)
         for pair, rows in by_direction(table):
@@ -123,7 +127,8 @@ def _sample(tables: Iterable[pa.Table]) -> dict[tuple[str, str], tuple[np.ndarra
 def _language_effects(
     medians: Mapping[tuple, float], rows: Mapping[tuple, int]
 ) -> dict[str, float]:
-    """Estimate e_l so that median(source, target) ~ e_source - e_target, by weighted least squares; English is 0.
+    """Estimate e_l so that median(source, target) ~ e_source - e_target, by weighted least squares;
+    English is 0.
 
     In a group of languages that no chain of directions connects with English, the mean is 0.
     """

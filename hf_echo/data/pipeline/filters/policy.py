@@ -1,4 +1,5 @@
-"""Filters by provenance and by number of rows per direction, independent of the texts (OS 4.4, A.2, ECHO 3)."""
+"""Filters by provenance and by number of rows per direction, independent of the texts
+(OS 4.4, A.2, ECHO 3)."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ from .columns import by_direction, direction, is_in, numbers, text_hashes
 
 @dataclass(frozen=True)
 class Provenance:
-    """Row filter: keep rows of some provenances; the step's ``except`` makes exceptions, such as for weak languages."""
+    """Row filter: keep rows of some provenances;
+    the step's ``except`` makes exceptions, such as for weak languages."""
 
     provenances: tuple[str, ...] = setting("those that stay", ("primary", "code", "math"))
 
@@ -35,8 +37,8 @@ class Provenance:
 class GroupCap(Checked):
     """Group cap: keep at most ``limit`` rows of each direction.
 
-    OS 4.4 has one million for each direction of code and mathematics: ``only: [code, math]``. The order "random" is by
-    a hash of the texts, so the same rows stay for any order of input.
+    OS 4.4 has one million for each direction of code and mathematics: ``only: [code, math]``. The
+    order "random" is by a hash of the texts, so the same rows stay for any order of input.
     """
 
     limit: int = setting("rows of each direction", 1_000_000, least=1)
@@ -70,9 +72,9 @@ class GroupCap(Checked):
 class LargestDirections(Checked):
     """Row filter: of each source language, keep the ``limit`` directions with the most rows.
 
-    OS A.2 keeps the 15 "most resourceful" directions per source language of Tatoeba and 2 of PanLex; the rows
-    that the step concerns (``only: {origin: panlex}``) are counted. Equal directions are taken in the order of
-    the target's code.
+    OS A.2 keeps the 15 "most resourceful" directions per source language of Tatoeba and 2 of
+    PanLex; the rows that the step concerns (``only: {origin: panlex}``) are counted. Equal
+    directions are taken in the order of the target's code.
     """
 
     limit: int = setting(

@@ -1,4 +1,5 @@
-"""Text sanity filter: drop texts that are empty, too long, mostly digits, links or placeholders, or copies."""
+"""Text sanity filter: drop texts that are empty, too long, mostly digits, links or placeholders,
+or copies."""
 
 from __future__ import annotations
 
@@ -24,8 +25,8 @@ NOT_TEXT = (
 class TextSanity(Checked):
     """Row filter on both sides: length, share of letters, and no target that equals its source.
 
-    Letters are counted with their marks, after links, markup and placeholders are removed. A text without letters is
-    dropped, except in code and mathematics.
+    Letters are counted with their marks, after links, markup and placeholders are removed. A text
+    without letters is dropped, except in code and mathematics.
     """
 
     max_chars: int = setting("maximum length of a text, in characters", 2_000, least=1)

@@ -1,7 +1,9 @@
-"""Quality threshold per direction: keep a row if its score is at least mu - k sigma of clean data (OS 3.5).
+"""Quality threshold per direction: keep a row if its score is at least mu - k sigma of clean data
+(OS 3.5).
 
-Scores come from any callable ``scorer(sources, targets, source_langs, target_langs) -> (rows,) array`` such as
-`hf_echo.inference.EchoScorer`, or from the column ``quality``; mu and sigma from a clean dev set (:func:`calibrate`).
+Scores come from any callable ``scorer(sources, targets, source_langs, target_langs) -> (rows,)
+array`` such as `hf_echo.inference.EchoScorer`, or from the column ``quality``; mu and sigma from a
+clean dev set (:func:`calibrate`).
 """
 
 from __future__ import annotations
@@ -27,9 +29,10 @@ SYNTHETIC = ("mined", "back_translation", "forward_translation")
 class DirectionThreshold:
     """Row filter: ``quality`` >= mu - k * sigma of the row's direction.
 
-    Rows with code or mathematics on a side stay, whatever their score (OS 4.3, which takes k = 3 for primary data and 1
-    for synthetic data). A direction that is not calibrated takes the mean over the calibrated directions
-    that contain its source language (its target language if the source is English), or the floor if there is none.
+    Rows with code or mathematics on a side stay, whatever their score (OS 4.3, which takes k = 3
+    for primary data and 1 for synthetic data). A direction that is not calibrated takes the mean
+    over the calibrated directions that contain its source language
+    (its target language if the source is English), or the floor if there is none.
     """
 
     k: float = setting("standard deviations below the mean", 3.0)

@@ -32,7 +32,8 @@ ECHO, section 5.3, Table 4; Omnilingual SONAR, section 8.1, Table 18: on SIB200C
 
 
 class Clt(evaluate.Metric):
-    """`clt` in percent, of labels and their languages; with "accuracies", of one accuracy a language."""
+    """`clt` in percent, of labels and their languages;
+    with "accuracies", of one accuracy a language."""
 
     def _info(self) -> evaluate.MetricInfo:
         if self.config_name not in ("default", "accuracies"):

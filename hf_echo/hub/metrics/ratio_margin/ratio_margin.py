@@ -1,4 +1,5 @@
-"""The ratio margin as a metric of the `evaluate` library: how much a pair stands out among its neighbours."""
+"""The ratio margin as a metric of the `evaluate` library:
+how much a pair stands out among its neighbours."""
 
 from typing import Any
 
@@ -58,7 +59,8 @@ class RatioMargin(evaluate.Metric):
         negatives: list[list[float]] | None = None,
         negative_owner: list[int] | None = None,
     ) -> dict[str, Any]:
-        # `evaluate.combine` gives its arguments to all metrics: the last three are those of xsim and xsim++.
+        # `evaluate.combine` gives its arguments to all metrics: the last three are those of xsim
+        # and xsim++.
         x = unit_vectors(predictions, "predictions")
         y = unit_vectors(references, "references", x.shape[1])
         margins = ratio_margins(x, y, k)

@@ -1,6 +1,7 @@
 """The page of a metric Space: the arguments of `compute` as JSON in, the result as JSON out.
 
-That of evaluate 0.4.6, `launch_gradio_widget`, calls `gr.inputs`, which gradio 3 had and gradio 6 lacks.
+That of evaluate 0.4.6, `launch_gradio_widget`, calls `gr.inputs`, which gradio 3 had and gradio 6
+lacks.
 """
 
 import json
@@ -11,7 +12,8 @@ import gradio as gr
 
 
 def metric_page(name: str, example: dict) -> gr.Interface:
-    """The page of the metric in NAME.py beside this file; `example` holds arguments of `compute`."""
+    """The page of the metric in NAME.py beside this file;
+    `example` holds arguments of `compute`."""
     folder = Path(__file__).parent
     metric = evaluate.load(str(folder / f"{name}.py"))
     card = (folder / "README.md").read_text(encoding="utf-8")

@@ -6,7 +6,8 @@ import pytest
 
 @pytest.fixture
 def rows():
-    """rows((source, target), ..., source_lang=, target_lang=, provenance=): a value for all rows, or a list."""
+    """rows((source, target), ..., source_lang=, target_lang=, provenance=):
+    a value for all rows, or a list."""
 
     def make(
         *pairs, source_lang="fra_Latn", target_lang="eng_Latn", provenance="primary", quality=None

@@ -50,7 +50,8 @@ def test_the_script_alone_rejects_a_text(kept):
 
 
 def test_what_the_identifier_cannot_judge_stays(kept):
-    """Short texts, a few foreign words in another script, and Bambara, which heliport does not know."""
+    """Short texts, a few foreign words in another script, and Bambara,
+    which heliport does not know."""
     text = "Чтобы установить расширение, откройте Firefox Extension Manager."
     assert kept((text, "rus_Cyrl"), ("Mozilla Firefox Extension Manager", "rus_Cyrl")) == [
         True,

@@ -12,7 +12,8 @@ FACTOR = {"zho_Hans": 0.35, "deu_Latn": 1.2, "eng_Latn": 1.0}
 
 @pytest.fixture
 def corpus(rows):
-    """corpus(n, source_lang, target_lang, seed): lengths of language l are FACTOR[l] times a common one, with noise."""
+    """corpus(n, source_lang, target_lang, seed):
+    lengths of language l are FACTOR[l] times a common one, with noise."""
 
     def make(n, source_lang, target_lang="eng_Latn", seed=0):
         rng = np.random.default_rng(seed)
