@@ -106,7 +106,9 @@ def find_columns(
     pair = _text_columns(found, columns)
     if pair is None:
         missing = " and ".join(side for side in ("source", "target") if side not in columns)
-        fix = "rename them, or name them in columns: {source: ..., target: ...}"
+        fix = "rename them, or name them: --column source=NAME, in a recipe columns: {source: NAME}"
+        if len(found) == 2:
+            fix += "; two columns without header need both languages"
         raise ValueError(f"{where} has no columns for {missing}; {listing}; {fix}")
     mapping["source"], mapping["target"] = pair
 
@@ -114,7 +116,11 @@ def find_columns(
     for side, aliases in zip(("source_lang", "target_lang"), zip(*LANGUAGE_ALIASES)):
         column = mapping.get(side) or _first_in(aliases, found)
         if column is None and side not in constants:
-            fix = f"give {side}, such as fra_Latn, or columns: {{{side}: ...}}"
+            option = "--" + side.replace("_", "-")
+            fix = (
+                f"give {side} ({option}), such as fra_Latn, or name the column: --column {side}=NAME, in a recipe "
+                f"columns: {{{side}: NAME}}"
+            )
             raise ValueError(f"{where} has no column for {side}; {listing}; {fix}")
         if column is not None and side in constants:
             raise ValueError(f"{where} has its own column {column!r} for {side}: leave {side} out")

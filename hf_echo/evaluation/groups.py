@@ -124,7 +124,7 @@ def rows_of_average(table: Table) -> list[dict]:
 def check_grouping(by: str) -> None:
     """Raise ValueError if `grouped` does not know it."""
     if by not in GROUPS:
-        raise ValueError(f"by is {by!r}; it must be one of {', '.join(GROUPS)}")
+        raise ValueError(f"unknown group {by!r}; it must be one of {', '.join(GROUPS)}")
 
 
 def _group_of(code: str, by: str) -> str:

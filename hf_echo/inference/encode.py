@@ -95,6 +95,10 @@ def opening(name_or_path: str | Path) -> Iterator[str]:
         raise FileNotFoundError(
             f"no folder {name}; give a checkpoint's folder, or a name on the Hub (org/name)"
         )
+    if Path(name).is_file():
+        raise FileNotFoundError(
+            f"{name} is a file; give a checkpoint's folder, or a name on the Hub (org/name)"
+        )
     reason = None if Path(name).exists() else out_of_reach(name)
     if reason:
         raise FileNotFoundError(f"{name!r} is neither a folder nor a name on the Hub: {reason}")
@@ -138,6 +142,8 @@ def _named(error: Exception, name: str) -> Exception | None:
     damage = _damage(folder)
     if damage and not isinstance(error, FileNotFoundError):
         return ValueError(damage)
+    if not [*folder.glob("*config.json"), *folder.glob("modules.json")]:
+        return FileNotFoundError(f"{name} holds no config.json: give the folder of a checkpoint")
     # A message that names the folder in one line stays as it is.
     names_it = name in str(error) and "\n" not in str(error)
     if names_it and isinstance(error, (FileNotFoundError, ValueError)):

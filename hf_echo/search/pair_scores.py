@@ -328,11 +328,15 @@ def check_score(score: ScoreName, blaser: str | None, reference: Pairs | None) -
         raise ValueError(f"score is {score!r}; it must be one of {', '.join(get_args(ScoreName))}")
     if (score == "blaser-qe") != (blaser is not None):
         raise ValueError("score 'blaser-qe' and a BLASER model go together: give both, or none")
-    advice = "give pairs in which the neighbours of a margin are searched, or none"
     if score == "margin" and reference is None:
-        raise ValueError(f"reference: a margin of single pairs needs one; {advice}")
+        raise ValueError(
+            "a margin of standard input or of single pairs needs a reference: give the pairs that its neighbours are "
+            "searched among (--reference PAIRS)"
+        )
     if score != "margin" and reference is not None:
-        raise ValueError(f"reference: score {score!r} has no neighbours; {advice}")
+        raise ValueError(
+            f"score {score!r} has no neighbours, so it reads no reference: leave it out, or take the score 'margin'"
+        )
 
 
 def scorer_of(

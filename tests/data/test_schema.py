@@ -88,6 +88,7 @@ def test_whole_columns_are_judged_as_single_rows_are(rows):
 
     table, bad_rows = normalise(columns, optional=schema.OPTIONAL)
 
+    # The check of a single row judges the same rows.
     bad_numbers = []
     good_rows = []
     for number, row in enumerate(rows):
@@ -149,8 +150,11 @@ def test_usual_names_stand_beside_named_columns():
     "names, columns, constants, message",
     [
         (["a", "b"], None, (), "no columns for source and target; found: a, b; rename them"),
+        (["a", "b", "c"], None, (), "name them: --column source=NAME"),
+        (["Bonjour.", "Hello."], None, (), "two columns without header need both languages"),
         (["a", "b"], {"source": "c"}, (), r"no column 'c' \(named for source\); found: a, b"),
         (["a", "b"], {"source": "a", "target": "b"}, (), "no column for source_lang; found: a, b;"),
+        (["source", "target"], None, (), r"give source_lang \(--source-lang\), such as fra_Latn"),
         (["a", "b"], {"text": "a"}, (), "'text' is not one of source"),
         (["src", "tgt", "src_lang"], None, ("source_lang",), "its own column 'src_lang'"),
     ],

@@ -70,3 +70,15 @@ def test_columns_of_different_lengths_are_refused(toy_folders):
 def test_a_folder_that_does_not_exist_is_refused():
     with pytest.raises(FileNotFoundError, match="no folder /no/model"):
         EchoScorer("/no/model")(["a"], ["b"], ["fra_Latn"], ["eng_Latn"])
+
+
+def test_a_file_is_no_checkpoint(tmp_path):
+    file = tmp_path / "model.txt"
+    file.write_text("no model")
+    with pytest.raises(FileNotFoundError, match="model.txt is a file; give a checkpoint's folder"):
+        EchoScorer(str(file))(["a"], ["b"], ["fra_Latn"], ["eng_Latn"])
+
+
+def test_a_folder_without_configuration_is_no_checkpoint(tmp_path):
+    with pytest.raises(FileNotFoundError, match="holds no config.json: give the folder"):
+        EchoScorer(str(tmp_path))(["a"], ["b"], ["fra_Latn"], ["eng_Latn"])

@@ -173,6 +173,7 @@ def test_margin_among_the_different_texts_of_the_input(rows, whole_rows, tsv, tm
     scores = read_scores(tmp_path / "o.txt")
     is_scored = ~np.isnan(scores)
     np.testing.assert_array_equal(is_scored, is_whole(rows))
+    # Margins by the definition, over the texts of the input.
     np.testing.assert_allclose(scores[is_scored], ratios(whole_rows, whole_rows, 4), atol=1e-5)
 
 
@@ -183,6 +184,7 @@ def test_margin_among_the_texts_of_a_reference(rows, whole_rows, tsv, tmp_path):
     score_pairs(open_pairs(tsv), tmp_path / "o.txt", "m", score="margin", reference=pairs, k=3)
 
     scores = read_scores(tmp_path / "o.txt")[is_whole(rows)]
+    # Margins by the definition, over the texts of the reference.
     np.testing.assert_allclose(scores, ratios(whole_rows, reference, 3), atol=1e-5)
 
 
@@ -240,6 +242,7 @@ def test_a_run_with_other_languages_or_columns_starts_again(
     use_encoder(monkeypatch, encode)
     score_pairs(open_pairs(tsv, **options), tmp_path / "o.txt", "m", score=kind)
 
+    # A run that was never stopped.
     assert (tmp_path / "o.txt").read_bytes() == (tmp_path / "expected.txt").read_bytes()
 
 
@@ -339,7 +342,7 @@ def test_refused_options_leave_nothing(tmp_path, content, options, message):
 
 def test_a_margin_of_a_stream_needs_a_reference(monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"un\tone\n")))
-    with pytest.raises(ValueError, match="reference: a margin of single pairs needs one"):
+    with pytest.raises(ValueError, match="--reference PAIRS"):
         score_pairs(open_pairs("-"), "-", "m", score="margin")
 
 
@@ -378,6 +381,7 @@ def test_damaged_input_is_scored_whole_or_named(tmp_path_factory, kind, packed, 
         write(["red cat", "old fish", "blue"], ["a cat", "x" * 20_000, "sings"])
     changes, kept_share = damage
     content = bytearray((folder / f"a.{kind}").read_bytes())
+    # Bytes are changed before packing, and the packed file is cut.
     for position, byte in changes:
         content[int(position * len(content))] = byte
     packed_content = PACKERS[packed](bytes(content))
@@ -392,6 +396,7 @@ def test_damaged_input_is_scored_whole_or_named(tmp_path_factory, kind, packed, 
         assert "\n" not in str(error)
         assert not (folder / "o.txt").exists()
     else:
+        # A file that is read is read whole.
         assert len((folder / "o.txt").read_text().splitlines()) == report.rows
 
 

@@ -225,6 +225,7 @@ def test_a_language_without_common_sentences_is_left_out(direction):
 
     table = evaluate_xsim(encode, GERMAN_ALONE, direction=direction)
 
+    # The same table from rows in which the language does not occur.
     expected = evaluate_xsim(encode, without_german, direction=direction)
     assert table.rows == expected.rows
     assert table.average == expected.average
@@ -359,7 +360,7 @@ def test_pairs_are_grouped_by_target():
 @pytest.mark.parametrize(
     ("by", "message"),
     [
-        ("continent", "by is 'continent'"),
+        ("continent", "unknown group 'continent'"),
         ("target_lang", "needs a table with a column 'target_lang'"),
     ],
 )

@@ -47,6 +47,7 @@ def test_the_published_set_of_lines(answer, files):
     report = answer(*of_lines(files), "--negatives", files / "errtype.json")
 
     assert report["error_rate"] == 0
+    # One of the three sentences has its negative nearer than its translation.
     assert report["xsimpp"]["error_rate"] == pytest.approx(100 / 3)
     assert report["xsimpp"]["errors_by_kind/number"] == 1
     assert report["negatives"]["source"] == "published set"
@@ -71,6 +72,7 @@ def test_the_published_set_of_a_table(answer, files):
     assert row["lang"] == "fra_Latn"
     assert row["xsim"] == 0
     assert row["pool"] == 4
+    # As for the two files: one of three.
     assert row["xsimpp"] == pytest.approx(100 / 3)
     assert report["negatives"]["source"] == "published set"
 
@@ -127,7 +129,7 @@ def test_what_is_refused_of_lines(refused, files, monkeypatch, option, value, me
 
 def test_an_unknown_group_is_refused(refused, files):
     refused(
-        "by is 'continent'; it must be one of",
+        "unknown group 'continent'; it must be one of",
         "--model",
         "m",
         "--data",
