@@ -293,6 +293,7 @@ class H(BaseHTTPRequestHandler):
         return self.missing("Route")
 
     def resolve(self, kind, rid, rev, path, m):
+        # Which repository and commit, and which file of it.
         t = {"datasets/": "dataset", "spaces/": "space"}.get(kind, "model")
         repo = REPOS.get((t, rid))
         c = repo and repo.find(rev)
@@ -302,11 +303,13 @@ class H(BaseHTTPRequestHandler):
             return self.send(
                 404, {"error": "Entry not found"}, X_Error_Code="EntryNotFound", X_Repo_Commit=c[0]
             )
+        # As the Hub: a file of git by its object's name, a large one by its sha256.
         x, lfs = c[1][path]
         etag = hashlib.sha256(x).hexdigest() if lfs else git_oid(x)
         h = {"ETag": f'"{etag}"', "X-Repo-Commit": c[0], "Accept-Ranges": "bytes"}
         if lfs:
             h |= {"X-Linked-Etag": f'"{etag}"', "X-Linked-Size": len(x)}
+        # A part of the file, for a download that continues.
         if (r := re.match(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))) and m == "GET":
             s = int(r[1])
             e = int(r[2] or len(x) - 1)

@@ -84,6 +84,7 @@ def weights(words: int, kind: str, seed: int = 0) -> dict[str, torch.Tensor]:
         tensors[f"{name}.bias"] = draw(out)
 
     attentions = ["self_attn"] if kind == "encoder" else ["self_attn", "encoder_decoder_attn"]
+    # A decoder has cross-attention beside self-attention.
     for number in range(LAYERS):
         layer = f"{kind}.layers.{number}"
         for attention in attentions:

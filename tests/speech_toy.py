@@ -33,6 +33,7 @@ def speech(rows: int = 120, seed: int = 0, *, english: bool = True) -> Dataset:
 
     rng = np.random.default_rng(seed)
     table = []
+    # A third is French, spoken a little higher.
     for number in range(rows):
         lang = "eng_Latn" if number % 3 else "fra_Latn"
         text = " ".join(rng.choice(list(WORDS), size=rng.integers(2, 6)))
@@ -46,6 +47,7 @@ def speech(rows: int = 120, seed: int = 0, *, english: bool = True) -> Dataset:
             "lang": lang,
         }
         row |= {"source": "one" if number % 4 else "two"}
+        # French has its text in English too, English has None.
         table.append(row | ({"english": text if lang != "eng_Latn" else None} if english else {}))
     texts = {name: Value("string") for name in table[0] if name != "audio"}
     stored = Features({"audio": {"path": Value("string"), "bytes": Value("binary")}} | texts)

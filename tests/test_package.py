@@ -136,6 +136,7 @@ def circles(package: Path) -> list[str]:
     graphs: dict[Path, dict[str, set[str]]] = {}
     for path in sorted(package.rglob("*.py")):
         own = path.relative_to(package)
+        # Two files of one folder are neighbours; files of different folders tie these folders.
         for other in [] if own.parts[0] == "pretrained" else imported_files(path, package):
             shared = 0
             while own.parts[shared] == other.parts[shared] and shared + 1 < min(
@@ -146,6 +147,7 @@ def circles(package: Path) -> list[str]:
                 graph = graphs.setdefault(Path(*own.parts[:shared]), {})
                 graph.setdefault(own.parts[shared], set()).add(other.parts[shared])
     found = []
+    # A topological order exists where there is no circle.
     for folder, graph in sorted(graphs.items()):
         try:
             TopologicalSorter(graph).prepare()
@@ -162,6 +164,7 @@ def test_parts_of_a_folder_import_one_way(package):
 
 def test_circles_are_found(tmp_path):
     package = tmp_path / "hf_echo"
+    # A circle of files, one of folders, and one through the folder's own file.
     files = {
         "__init__.py": "",
         "stages/__init__.py": "",
@@ -234,10 +237,12 @@ def test_modeling_travels_alone():
     for path in files:
         if path.parent.name != "modeling":
             wrong.append(f"{path.name} is not flat in modeling/")
+        # torch, transformers, what they need, and the files beside it.
         allowed = MODELING_MAY_IMPORT | MODELING_EXTRA.get(path.name, set())
         for level, name, line in imports_of(path):
             if level > 1 or name.split(".")[0] not in (siblings if level else allowed):
                 wrong.append(f"{path.name}:{line} imports {'.' * level}{name}")
+        # As the Hub's regular expression reads the imports.
         text = path.read_text(encoding="utf-8")
         spelt = re.findall(r"^\s*from\s+\.(\S*)\s+import", text, re.MULTILINE)
         wrong += [
@@ -446,6 +451,7 @@ def carried() -> set[str]:
 def test_the_wheel_carries_what_is_no_module(built):
     wheel, _ = built
     names = set(zipfile.ZipFile(wheel).namelist())
+    # Data beside the modules, and nothing of the other folders.
     assert carried()
     assert carried() <= names
     assert "hf_echo/py.typed" in names

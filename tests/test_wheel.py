@@ -45,6 +45,7 @@ def empty(tmp_path_factory) -> Path:
     wheel = build("wheel", copy_sources(place / "source"), place)
     assert wheel.stat().st_size < LARGEST
     python("-m", "venv", place / "env")
+    # A new environment gets torch and the wheel.
     pip = [
         place / "env" / "bin" / "python",
         "-m",
@@ -56,6 +57,7 @@ def empty(tmp_path_factory) -> Path:
     subprocess.run([*pip, *TORCH, wheel], check=True)
     work = place / "work"
     work.mkdir()
+    # What the commands read.
     for name, text in FILES.items():
         (work / name).write_text(text, encoding="utf-8")
     with wave.open(str(work / "a.wav"), "wb") as sound:

@@ -50,6 +50,7 @@ def test_average_is_the_formula_on_its_part(two, tmp_path, part):
     averaged = weights(average_checkpoints(*two, tmp_path / "out", 0.3, part=part))
 
     prefix = "" if part == "model" else f"{part}."
+    # The weighted mean in NumPy; what is no part of it stays as in the first model.
     for name in first:
         if name.startswith(prefix):
             np.testing.assert_allclose(
@@ -125,6 +126,7 @@ def test_a_decoder_that_one_release_alone_has_is_left_out(releases, tmp_path, or
     out = average_checkpoints(releases[order[0]], releases[order[1]], tmp_path / "average")
 
     assert not (out / "decoder").exists()
+    # The encoders are averaged as usual.
     for name, weight in weights(out, EchoEncoder).items():
         np.testing.assert_allclose(weight, mean(first[name], second[name], 0.5), atol=1e-6)
     message = f"the decoder of {releases[0]} is left out: {releases[1]} has none to mix it with"
@@ -217,6 +219,7 @@ def test_speech_encoders_are_the_formula(two_speech, tmp_path):
     second = weights(two_speech[1], EchoSpeechEncoder)
     averaged = weights(out, EchoSpeechEncoder)
     assert len(averaged) > 10
+    # The weighted mean in NumPy, weight by weight.
     for name, weight in averaged.items():
         np.testing.assert_allclose(weight, mean(first[name], second[name], 0.25), atol=1e-6)
 

@@ -95,6 +95,7 @@ def nano_llama(
         **changes,
     )
     llama = LlamaForCausalLM(config)
+    # Larger weights than the usual ones, so that every part changes the result.
     with torch.no_grad():
         for weight in llama.parameters():
             weight.add_(torch.randn_like(weight) * 0.1)
@@ -197,6 +198,7 @@ def test_decoder_with_silent_cross_attention_is_the_llama(
 
     silent = logits()
 
+    # Without cross-attention a decoder is the language model: transformers computes the truth.
     llama = LlamaForCausalLM.from_pretrained(source).eval()
     expected = llama(**batch).logits[batch["attention_mask"].bool()][:, :known]
     torch.testing.assert_close(silent, expected, **CLOSE)
@@ -278,6 +280,7 @@ def test_new_rows_are_the_mean_of_the_known_ones(source, known, part, of_llama):
     model, _ = convert_llama(source)
     old_rows = llama.get_submodule(of_llama).weight[:known]
     rows = model.get_submodule(part).weight
+    # The old rows are those of the Llama; a new one starts at their mean.
     assert torch.equal(rows[:known], old_rows)
     torch.testing.assert_close(rows[known:], old_rows.mean(0).expand_as(rows[known:]))
 
@@ -380,12 +383,14 @@ def test_text_that_spells_a_special_token_is_text(source, spelling):
 def llama_2(tmp_path_factory) -> Path:
     """Llama 2's kind: spaces are in the pieces, bytes a fallback,
     and `</` + `s>` merge into the token."""
+    # `</` and `s>` are tokens and merge into the special one.
     special = ["<unk>", "<s>", "</s>"]
     pieces = [*special, *(f"<0x{byte:02X}>" for byte in range(256)), *"▁</s>a", "</", "s>", "▁a"]
     merges = [("<", "/"), ("s", ">"), ("</", "s>"), ("▁", "a")]
     numbers = {piece: number for number, piece in enumerate(pieces)}
     options = dict(unk_token="<unk>", fuse_unk=True, byte_fallback=True)
     backend = Tokenizer(models.BPE(numbers, merges, **options))
+    # A space becomes the mark of SentencePiece, and back.
     backend.normalizer = normalizers.Sequence(
         [normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]
     )

@@ -39,6 +39,7 @@ def write_gguf(path: Path, llama: LlamaForCausalLM, backend: Tokenizer) -> None:
     config = llama.config
     state = {name: tensor.detach() for name, tensor in llama.state_dict().items()}
     writer = GGUFWriter(path, "llama")
+    # The sizes of the model.
     writer.add_block_count(config.num_hidden_layers)
     writer.add_context_length(config.max_position_embeddings)
     writer.add_embedding_length(config.hidden_size)
@@ -48,6 +49,7 @@ def write_gguf(path: Path, llama: LlamaForCausalLM, backend: Tokenizer) -> None:
     writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
     writer.add_vocab_size(config.vocab_size)
+    # The tokenizer.
     vocabulary = sorted(backend.get_vocab(), key=backend.token_to_id)
     writer.add_tokenizer_model("gpt2")
     writer.add_token_list(vocabulary)
@@ -59,6 +61,7 @@ def write_gguf(path: Path, llama: LlamaForCausalLM, backend: Tokenizer) -> None:
     )
     writer.add_bos_token_id(backend.token_to_id("<|bos|>"))
     writer.add_eos_token_id(backend.token_to_id("<|eos|>"))
+    # The weights under the names of llama.cpp, which interleaves the rotary pairs.
     for theirs, ours in {
         "token_embd": "model.embed_tokens",
         "output_norm": "model.norm",

@@ -50,6 +50,7 @@ def xlm_r(toy, tmp_path_factory):
     with <mask> as the last."""
     place = tmp_path_factory.mktemp("xlm_r")
     words = sorted(set(" ".join(KEPT + DROPPED).split()))
+    # Special tokens, letters and whole words, by their scores.
     pieces = [("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), ("▁", -4.0)]
     pieces += [(character, -9.0) for character in sorted(set("".join(words)))]
     pieces += [(f"▁{word}", -5.0) for word in words]
@@ -58,6 +59,7 @@ def xlm_r(toy, tmp_path_factory):
     backend.add_special_tokens(["<mask>"])
     tokenizer = toy.with_ends(backend)
     torch.manual_seed(0)
+    # Three rows more than tokens.
     config = XLMRobertaConfig(
         vocab_size=len(tokenizer) + 3,
         hidden_size=32,
@@ -265,6 +267,7 @@ def test_the_decoder_of_sonar_has_the_logits_of_the_kept_tokens(small_sonar):
     logits = sonar_logits(small, vectors)
 
     assert logits.shape[-1] == len(new) == len(old) - 300
+    # The logits of the whole model, at the tokens that were kept.
     torch.testing.assert_close(logits, sonar_logits(sonar, vectors)[..., kept])
 
 

@@ -59,6 +59,7 @@ def test_encode_file_to_npy(run, files, model, french, toy_trained, toy_tokenize
 
     assert (code, out) == (0, "")
     assert "32 x 32" in err
+    # The library's function, on the model in memory.
     expected = encode(toy_trained, toy_tokenizer, french, "fra_Latn")
     np.testing.assert_allclose(np.load(files / "x" / "out.npy"), expected, atol=1e-5)
 
@@ -116,11 +117,13 @@ def test_a_translation_is_one_line(run, model, monkeypatch):
 @pytest.fixture
 def recipe(files, toy):
     """A recipe of a tiny model on 200 pairs of the toy world."""
+    # Pairs of the toy world as a TSV file.
     columns = ["source", "source_lang", "target", "target_lang"]
     lines = ["\t".join(columns)]
     for row in toy.parallel_rows()[:200]:
         lines.append("\t".join(row[column] for column in columns))
     (files / "train.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    # The smallest model that trains.
     fields = {
         "stage": "seq2seq",
         "train_data": str(files / "train.tsv"),

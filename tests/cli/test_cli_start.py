@@ -41,6 +41,7 @@ def test_every_help_shows_an_example_and_imports_no_heavy_library():
                 brought[" ".join(words)] = new
                 heavy = [name for name in heavy if name not in new]
         print(json.dumps(brought))"""
+    # No command brought a heavy library with it.
     assert json.loads(python("-c", code, json.dumps([list(COMMANDS), groups]))) == {}
 
 

@@ -110,6 +110,7 @@ def test_echo_nano_is_used_where_no_model_is_given(run, tmp_path):
     _, _, err = run(texts, tmp_path / "out.npy")
 
     assert "no --model: using echo-nano, which is included in the package" in err
+    # The same command with the name given.
     run("--model", "echo-nano", texts, tmp_path / "named.npy")
     vectors = np.load(tmp_path / "out.npy")
     np.testing.assert_allclose(vectors, np.load(tmp_path / "named.npy"), atol=1e-6)

@@ -73,6 +73,7 @@ def test_encode_writes_the_vectors_of_the_library(space, vectors, succeeds, tmp_
 
     succeeds("encode", "--audio", space / "files.tsv", out, *options)
 
+    # `vectors` are those of `encode_speech`.
     np.testing.assert_allclose(np.load(out), vectors, atol=1e-5)
 
 
@@ -233,6 +234,7 @@ def test_sentence_transformers_opens_the_speech_encoder_of_the_package(
 
     vectors = SentenceTransformer(str(folder), device="cpu").encode([str(recording)])
 
+    # The vectors that the package's own command writes.
     np.testing.assert_allclose(vectors, packaged_vectors, atol=0.05)
 
 
@@ -295,6 +297,7 @@ def test_a_release_translates_without_the_package(
 
     written = python("-I", "-c", OPEN, release, audio, out, cwd=tmp_path, env=environment)
 
+    # The library translates the same vector, in this process.
     (translation,) = translate(*translator_of_texts, vectors[:1], target_lang="fra_Latn")
     assert written.strip() == translation.strip()
     np.testing.assert_allclose(np.load(out), vectors[:1], atol=1e-4)
@@ -318,6 +321,7 @@ def mining(space, tmp_path):
 def test_mine_pairs_recordings_with_texts_as_the_library(space, files, mining, succeeds, tmp_path):
     succeeds(*mining)
 
+    # The library's functions, step by step.
     texts = list(reversed(TEXTS))
     recordings = encode_speech(*load_speech_encoder(space / "speech"), files)
     expected = mine(recordings, any_encoder(str(space / "text"))(texts, None), k=2)

@@ -179,6 +179,7 @@ def small_vocabulary(toy, toy_tokenizer):
 def test_ids_unknown_to_a_small_decoder_are_replaced(small_vocabulary, toy_tokenizer, name):
     whole, small, size = small_vocabulary
     replacement = IGNORE if name == "labels" else toy_tokenizer.sep_token_id
+    # By hand, from the collator that knows the whole vocabulary.
     expected = whole[name].clone()
     expected[expected >= size] = replacement
 

@@ -48,6 +48,7 @@ def test_what_is_written_pandas_reads(tmp_path, name):
     with write_pairs(tmp_path / name) as write:
         write([source for source, _ in ROWS], [target for _, target in ROWS])
 
+    # pandas is the other reader; TSV cannot hold line breaks and tabs.
     frame = pd.read_csv(tmp_path / name, sep="\t" if ".tsv" in name else ",")
 
     expected = [

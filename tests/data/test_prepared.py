@@ -206,6 +206,7 @@ def prepared_recipe(tmp_path, toy, toy_tokenizer, folder):
     values = dict(
         stage="hard_negatives", train_data=str(folder), model_name_or_path=str(tmp_path / "start")
     )
+    # A short run without anything that depends on the machine.
     values |= dict(
         output_dir=str(tmp_path / "run"),
         cache_dir=str(tmp_path / "cache"),

@@ -44,6 +44,7 @@ def test_geometry_of_the_sentences_in_common(answer, toy, arguments, geometry):
 
     assert report["rows"] == 23
     assert [row["lang"] for row in report["by_language"]] == toy.LANGUAGES
+    # The function of the package, on the sentences that the fixture chose by hand.
     for name in ("spread", "isotropy", "invariance", "calinski_harabasz", "rsim"):
         assert report[name] == pytest.approx(geometry.to_row()[name], rel=1e-3)
 

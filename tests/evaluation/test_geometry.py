@@ -97,6 +97,7 @@ def test_principal_ratio_is_the_formula_written_out():
     matrix = joined(space())
     rows = unit(matrix)
     _, eigenvectors = np.linalg.eigh(rows.T @ rows)
+    # Z of each eigenvector with both signs, one by one.
     z = []
     for eigenvector in eigenvectors.T:
         z.append(np.exp(rows @ eigenvector).sum())
@@ -135,6 +136,7 @@ def kl(rows0: np.ndarray, rows1: np.ndarray, shrinkage: float) -> float:
 @pytest.mark.parametrize("shrinkage", [0.0, 0.1])
 def test_invariance_is_the_loop_over_pairs(shrinkage):
     parts = space()
+    # Both divergences of a language with each other one.
     expected = []
     for lang in LANGUAGES:
         divergences = []
@@ -158,6 +160,7 @@ def test_invariance_of_equal_shapes():
 
 
 def test_invariance_of_a_language_that_is_twice_as_wide():
+    # The divergence of normal distributions with deviations 1 and 2, in closed form.
     to_narrow = (4 - 1 - np.log(4)) / 2
     to_wide = (1 / 4 - 1 + np.log(4)) / 2
 
@@ -174,6 +177,7 @@ def test_invariance_of_equal_distributions_is_0():
 
 def test_rsim_is_the_pearson_of_all_cosines():
     parts = space(rows=12)
+    # scipy's correlation of the cosines above the diagonal.
     upper = np.triu_indices(12, 1)
     cosines = {}
     for lang, rows in parts.items():
@@ -220,6 +224,7 @@ def test_shape_of_the_space_is_in_the_row(geometry):
 
 def test_measures_of_all_rows_are_numpys(geometry):
     rows = joined(space())
+    # NumPy on all rows as one matrix.
     centred_values = np.linalg.svd(rows - rows.mean(0), compute_uv=False)
 
     assert geometry.mean == pytest.approx(rows.mean(), rel=1e-4)

@@ -118,6 +118,7 @@ def test_the_command_averages_files_of_mteb(answer, tmp_path):
 
     report = answer(one, other)
 
+    # (80 + 60) / 2 and 40 percent have the mean 55.
     assert report["average"]["score"] == pytest.approx(55.0)
     assert [row["benchmark"] for row in report["rows"]] == ["MassiveIntent", "Counterfactual"]
 

@@ -153,6 +153,7 @@ def test_spbleu_with_a_model_in_sacrebleus_folder(sacrebleu_folder, spm_model, r
     file = sacrebleu_folder / "models" / "flores200sacrebleuspm"
     file.parent.mkdir()
     file.write_bytes(spm_model)
+    # sacrebleu on texts that the model has cut already.
     pieces = sentencepiece.SentencePieceProcessor(model_proto=spm_model)
     hypotheses = [" ".join(pieces.encode(text, out_type=str)) for text in HYPOTHESES]
     references = [" ".join(pieces.encode(text, out_type=str)) for text in REFERENCES]
@@ -241,6 +242,7 @@ def test_directions_of_an_n_way_table(direction, expected):
     table = evaluate_translation(by_rule, NWAY, direction=direction, spbleu=False)
 
     assert [row["direction"].replace("_Latn", "") for row in table.rows] == expected
+    # The rule translates into English alone, and French lacks a sentence.
     for row in table.rows:
         assert row["count"] == (2 if "fra_Latn" in row["direction"] else 3)
         assert (row["chrf"] == 100) == (row["target_lang"] == "eng_Latn")
@@ -269,6 +271,7 @@ def test_scores_of_blaser_get_an_average():
 
     table = evaluate_translation(by_rule, NWAY, blaser=score, spbleu=False)
 
+    # The mean of 3 and 4.
     assert table.average["blaser"] == pytest.approx(3.5)
 
 
@@ -335,6 +338,7 @@ def test_command_measures_a_table(answer, table, toy_folders, rows, requests, tm
 
     report = answer("--model", toy_folders["training"], "--data", file)
 
+    # The library's table of the same rows.
     expected = [row["chrf"] for row in table.rows]
     assert [row["chrf"] for row in report["rows"]] == pytest.approx(expected)
 
@@ -350,4 +354,5 @@ def test_command_decodes_embeddings(
 
     report = answer("--model", toy_folders["training"], *files)
 
+    # The library translated the texts; the command reads their embeddings.
     assert report["chrf"] == pytest.approx(table.rows[0]["chrf"])

@@ -58,6 +58,7 @@ def checkpoints(toy, toy_tokenizer, tmp_path_factory):
         intermediate_size=48,
         pad_token_id=2,
     )
+    # A model of sentence-transformers with prompts and a small unigram tokenizer.
     config = BertConfig(
         vocab_size=len(words), max_position_embeddings=48, initializer_range=0.3, **shape
     )
@@ -72,12 +73,14 @@ def checkpoints(toy, toy_tokenizer, tmp_path_factory):
     SentenceTransformer(modules=modules, **prompts, device="cpu").save(str(place / "stock"))
     convert_encoder(place / "stock", place / "bert")
     plain = toy.plain_tokenizer()
+    # An encoder with a dense layer and a tanh, as LaBSE.
     xlmr = toy.save(place / "xlmr", toy.plain_encoder(plain, initializer_range=0.3), plain)
     dense = EchoEncoder.from_backbone(
         str(xlmr), pooling="cls", embedding_size=24, projection="tanh"
     )
     torch.nn.init.normal_(dense.projection.weight, std=0.3)
     toy.save(place / "dense", dense, EchoTokenizer.around(plain))
+    # A Llama with Echo's own tokenizer, pooled at its last token.
     llama = toy.make_model(toy_tokenizer, pooling="last", initializer_range=0.3)
     toy.save(place / "llama", llama, toy_tokenizer)
     return {name: place / name for name in ("bert", "dense", "llama")}

@@ -42,6 +42,7 @@ def test_onnx_graphs_compute_what_torch_does(checkpoints, onnx_folders, name):
     for size in (1, 2, 7):
         texts = shuffled.sample(TEXTS[:5] + TEXTS[6:], k=min(size, 6))
         batch = stock.batch(texts)
+        # torch computes the truth; the graphs run in ONNX Runtime.
         want = unit_length(encode(encoder, tokenizer, texts))
         np.testing.assert_allclose(
             graphs.run_graph(place / "sentence_embedding.onnx", batch), want, atol=1e-5
@@ -54,6 +55,7 @@ def test_onnx_graphs_compute_what_torch_does(checkpoints, onnx_folders, name):
             np.testing.assert_allclose(
                 graphs.run_graph(place / "sentence_embedding.onnx", longer), want, atol=1e-5
             )
+        # The graph of states gives the same vectors when torch pools them.
         session = onnxruntime.InferenceSession(place / "model.onnx")
         inputs = {k: v.numpy() for k, v in batch.items()}
         (states,) = session.run(["last_hidden_state"], inputs)
@@ -89,6 +91,7 @@ def test_openvino_computes_what_torch_does(checkpoints, tmp_path):
     export_checkpoint(checkpoints["bert"], tmp_path / "out", to="openvino")
     file = tmp_path / "out" / "openvino" / "openvino_model.xml"
     assert str(tmp_path) not in file.read_text(encoding="utf-8")
+    # In float32 and as a bf16 machine computes.
     for hint, tolerance in (("f32", 1e-4), ("bf16", 0.05)):
         model = openvino.compile_model(file, "CPU", {"INFERENCE_PRECISION_HINT": hint})
         assert [port.any_name for port in model.inputs] == ["input_ids", "attention_mask"]
@@ -97,6 +100,7 @@ def test_openvino_computes_what_torch_does(checkpoints, tmp_path):
             states = model({key: value.numpy() for key, value in batch.items()})[
                 "last_hidden_state"
             ]
+            # torch computes the truth.
             with torch.no_grad():
                 want = stock.backbone(**batch).last_hidden_state.numpy()
             seen = batch["attention_mask"].numpy().astype(bool)
@@ -138,6 +142,7 @@ def test_rare_tokens_of_a_unigram_tokenizer_count_more(checkpoints, tmp_path):
         .embedding.weight.detach()
         .numpy()
     )
+    # model2vec without weights, then the weights of its formula by hand.
     stock = open_stock(checkpoints["bert"])
     options = dict(device="cpu", quantize_to="float32", sif_coefficient=None)
     plain = distill_from_model(stock.backbone, stock.tokenizer, **options)
@@ -169,6 +174,7 @@ def test_a_release_has_graphs_beside_it(checkpoints, tmp_path):
     texts = ["query: " + text for text in TEXTS[:2]]
     batch = AutoTokenizer.from_pretrained(out / "onnx")(texts, padding=True, return_tensors="pt")
     vectors = graphs.run_graph(out / "onnx" / "sentence_embedding.onnx", batch)
+    # The library's vectors; the prompt stands in the texts here.
     np.testing.assert_allclose(
         vectors, unit_length(encode(encoder, tokenizer, TEXTS[:2])), atol=1e-5
     )

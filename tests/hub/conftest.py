@@ -40,6 +40,7 @@ def visit(chromium, address, request):
     wrong = []
     only_files = getattr(request.module, "ONLY_FILES", False)
 
+    # Every request to another machine is noted, and so is a form that sends text.
     def watch(asked):
         own = asked.url.startswith((address, "data:", "blob:"))
         if not own or (only_files and (asked.method != "GET" or "?" in asked.url)):
@@ -49,6 +50,7 @@ def visit(chromium, address, request):
         contexts.append(context := chromium.new_context(**options))
         page = context.new_page()
         page.set_default_timeout(SECONDS)
+        # Errors and dialogs of the page are wrong, too.
         context.on("request", watch)
         page.on("pageerror", lambda error: wrong.append(str(error)))
         page.on("dialog", lambda dialog: wrong.append(f"a dialog: {dialog.message}"))

@@ -178,6 +178,7 @@ VERSIONS = """
 def test_figures_are_those_of_what_was_pushed(tmp_path, on_the_hub):
     """Before and after a split, a row and a column are gone by hand."""
     (tmp_path / "set" / "data" / "fra").mkdir(parents=True)
+    # A folder with two splits and the counts of a pipeline.
     for split, count in (("train", 3), ("dev", 1)):
         write_pairs(
             tmp_path / "set" / "data" / "fra" / f"{split}-0.parquet",
@@ -189,6 +190,7 @@ def test_figures_are_those_of_what_was_pushed(tmp_path, on_the_hub):
         '{"steps": [{"step": "sources", "in": 9, "kept": 4}]}'
     )
     first, second = on_the_hub(VERSIONS, tmp_path / "set")
+    # What was pushed, before and after the split, row and column went.
     assert first["rows"] == {"train": ["train 0", "train 1", "train 2"], "dev": ["dev 0"]}
     assert second["rows"] == {"train": ["train 1", "train 2"]}
     assert "quality" in first["columns"]
@@ -196,6 +198,7 @@ def test_figures_are_those_of_what_was_pushed(tmp_path, on_the_hub):
     for state, pairs in ((first, 4), (second, 2)):
         assert state["total"] == pairs
         assert f"{pairs} pairs of sentences" in state["card"]
+    # The card of the second version speaks of the rows that are left.
     assert "pairs now" not in first["card"]
     assert "they have 2 pairs now" in second["card"]
     assert "`quality`" in first["card"]

@@ -78,6 +78,7 @@ def cosines(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def test_xsim_counts_wrong_nearest_translations(load, space):
+    # A search in NumPy over all cosines.
     nearest = cosines(space["predictions"], space["references"]).argmax(axis=1)
     errors = int((nearest != np.arange(150)).sum())
     result = load("xsim").compute(**pairs(space))
@@ -115,6 +116,7 @@ def test_xsim_by_ratio_is_the_published_quotient_over_candidates(load):
 
 
 def test_xsimpp_counts_negatives_that_are_nearer(load, space):
+    # A search in NumPy over translations and negatives.
     pool = np.concatenate([space["references"], space["negatives"]])
     nearest = cosines(space["predictions"], pool).argmax(axis=1)
     errors = int((nearest != np.arange(150)).sum())
@@ -140,6 +142,7 @@ def test_xsimpp_is_that_of_the_package(load, space, margin):
 
 def test_ratio_margin_is_the_mean_over_pairs(load, space):
     result = load("ratio_margin").compute(**pairs(space), k=150)
+    # The package's search for mining, with all rows as neighbours.
     x = space["predictions"]
     y = space["references"]
     forward, backward = mutual_neighbours(x, y, 150)
@@ -203,6 +206,7 @@ def test_clt_of_accuracies_is_that_of_the_package(load):
     another language keeps a part of the labels."""
     shares = {"fra_Latn": 0.9, "deu_Latn": 0.6, "swh_Latn": 0.3}
 
+    # A vector that points to the label, less clearly in the languages of a small share.
     def encode(texts, lang):
         rows = []
         for text in texts:
@@ -217,6 +221,7 @@ def test_clt_of_accuracies_is_that_of_the_package(load):
     table = evaluate_classification(encode, rows[:200], rows, train_lang="fra_Latn")
     accuracies = [row["accuracy"] for row in table.rows]
     result = load("clt", "accuracies").compute(predictions=accuracies, languages=list(shares))
+    # The package's own table of the same accuracies.
     assert len(set(accuracies)) == 3
     assert result["clt_by_language"] == pytest.approx(
         {row["lang"]: row["clt"] for row in table.rows}, abs=1e-9

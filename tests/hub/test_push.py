@@ -83,11 +83,13 @@ def test_killed_after_every_request(on_the_hub, model, tmp_path, kind):
     folder = model if kind == "model" else tmp_path / "data set"
     write(folder, "README.md", SPACE if kind == "space" else CARD)
     write(folder, name)
+    # Each round dies one request later than the one before; the last is not killed.
     outcomes = on_the_hub(KILLED, folder, kind, name)
     killed = [row[0] for row in outcomes]
     assert killed[-1] is False
     assert all(killed[:-1])
     assert len(killed) > 5
+    # The branch holds a whole version at any time, and the push completes it afterwards.
     assert all(row[1] for row in outcomes)
     assert {json.dumps(row[2:]) for row in outcomes} == {
         json.dumps([[], [], ["README.md", name], "unchanged"])
@@ -274,12 +276,14 @@ def test_only_what_a_model_consists_of_goes_up(model):
     """Notes, data and code that nothing names stay here."""
     write(model, "config.json", '{"auto_map": {"AutoModel": "modeling_x.X"}}')
     write(model, "modeling_x.py", "from .part_x import f\n")
+    # What the configurations name or import goes up.
     for name in (
         "part_x.py",
         "1_Pooling/config.json",
         "languages/fra_Latn/language_adapter/adapter_config.json",
     ):
         write(model, name, "{}")
+    # What nothing names stays.
     mine = (
         "notes.txt",
         "pairs.tsv",

@@ -175,6 +175,7 @@ def test_search_shows_scores_of_numpy(searched, query):
     texts, cosines, margins = zip(*rows, strict=True)
 
     assert list(texts) == [searched.texts[place] for place in order]
+    # Cosines and margins of NumPy, to the printed digits.
     expected = searched.cosines[query, order]
     np.testing.assert_allclose(np.array(cosines, float), expected, atol=6e-4)
     expected = searched.margins[query, order]

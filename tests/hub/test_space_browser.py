@@ -40,6 +40,7 @@ def address(tmp_path_factory):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
+    # A proxy that nobody listens to stands for no network.
     dead = {
         name: "http://127.0.0.1:9"
         for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY")
@@ -57,6 +58,7 @@ def address(tmp_path_factory):
         "--speech",
         str(folder / "speech"),
     ]
+    # The server runs until the tests of this file are over.
     with (folder / "log").open("w") as log:
         server = subprocess.Popen(command, env=os.environ | dead | local, stdout=log, stderr=log)
     url = f"http://127.0.0.1:{port}/"
@@ -165,6 +167,7 @@ def test_two_users_at_once(address):
     from playwright.sync_api import sync_playwright
 
     def user(number: int) -> list[str]:
+        # Each user has a browser and asks three times.
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=BROWSER, args=SANDBOX)
             page = browser.new_page()
@@ -183,6 +186,7 @@ def test_two_users_at_once(address):
 
     with ThreadPoolExecutor(2) as threads:
         answers = list(threads.map(user, (1, 2)))
+    # Nobody sees the answer of the other.
     assert answers == [
         [f"User {number} asks for the {turn}. time." for turn in range(3)] for number in (1, 2)
     ]

@@ -112,6 +112,7 @@ def test_after_loading_it_needs_no_network(visit):
 def test_it_is_readable_and_shows_its_progress(visit, scheme, width):
     """The bar grows while the files arrive; nothing is wider than a phone;
     the contrast is that of WCAG AA."""
+    # The page's own bar is watched from the start.
     watch = """addEventListener("DOMContentLoaded", () => {
         self.seen = [];
         const bar = document.getElementById("bar"), line = document.getElementById("status");
@@ -119,12 +120,14 @@ def test_it_is_readable_and_shows_its_progress(visit, scheme, width):
     });"""
     page = visit(watch, color_scheme=scheme, viewport={"width": width, "height": 740})
     seen = page.evaluate("seen")
+    # It only grows, to the end.
     megabytes = [value for line, value in seen if line.startswith("Loading the model")]
     assert len(set(megabytes)) > 5
     assert megabytes == sorted(megabytes)
     assert megabytes[-1] > 0.97
     assert any(line == "Reading 200 sentences" for line, _ in seen)
     assert page.locator("#loading").is_hidden()
+    # Nothing is wider than the window, and text stands out from what is behind it.
     page.locator("summary").click()
     assert fits(page)
     for part in ("#results li span", "#point", "textarea", "h1"):
@@ -152,17 +155,20 @@ def test_groups_on_the_map_have_names(visit):
 
 def test_keyboard_only(visit):
     page = visit()
+    # A search without a mouse.
     tab_until(page, "e.id === 'query'")
     page.keyboard.press("Control+A")
     page.keyboard.type("I have no money.")
     page.keyboard.press("Enter")
     page.locator("#results li", has_text="I have no money.").first.wait_for()
+    # A result is reached by Tab and searched by Enter.
     tab_until(page, "e.closest('#results')")
     page.keyboard.press("Tab")
     second = page.evaluate("document.activeElement.querySelector('span').textContent")
     assert second in page.locator("#point").inner_text()
     page.keyboard.press("Enter")
     page.wait_for_function("text => document.getElementById('query').value === text", arg=second)
+    # The arrows move through the map.
     tab_until(page, "e.id === 'map'")
     before = page.locator("#point").inner_text()
     for key in ("ArrowLeft", "ArrowUp", "ArrowRight", "ArrowDown"):

@@ -216,6 +216,7 @@ def test_a_text_is_encoded_once(tmp_path):
 
     vectors = stored(["c", "b"], "x")
 
+    # The vectors of the toy encoder, and the texts that it was asked for.
     assert_close(vectors, vectors_of(["c", "b"], "x"))
     assert encoder.seen == [("aa", "x"), ("b", "x"), ("c", "x")]
 
@@ -247,6 +248,7 @@ def test_sparse_embeddings_are_not_stored(tmp_path):
 
     assert sparse.issparse(vectors)
     assert vectors.dtype == np.float32
+    # The rows as they came from the encoder.
     np.testing.assert_array_equal(vectors.toarray(), rows[[2, 0, 2]].toarray())
     assert not list(tmp_path.glob("*/*.npy"))
 
@@ -258,6 +260,7 @@ def test_dense_rows_are_float16_on_disk(tmp_path):
     assert isinstance(part, np.memmap)
     assert part.dtype == np.float16
     assert vectors.dtype == np.float32
+    # The toy encoder's vectors, rounded once.
     np.testing.assert_array_equal(vectors, vectors_of(["aa", "b"], "x").astype(np.float16))
 
 
@@ -276,6 +279,7 @@ def test_broken_embeddings_are_not_stored(tmp_path, broken):
 
     mended = stored_encoder(lambda texts, lang: ones, "m", tmp_path)(["b", "a"], "x")
 
+    # The second encoder was asked: nothing of the first is kept.
     np.testing.assert_array_equal(mended, ones)
 
 

@@ -113,6 +113,7 @@ def test_batches_run_side_by_side_each_on_one_core(
 ):
     vectors = encode(model, toy_tokenizer, texts, langs, max_tokens=60)
 
+    # Each row alone, without batches and threads.
     np.testing.assert_allclose(vectors, rows_one_by_one, atol=1e-5)
     assert {cores for _, cores in threads_of_batches} == {1}
     assert get_ident() not in {thread for thread, _ in threads_of_batches}
@@ -235,6 +236,7 @@ LONG = "un deux " * 40
 def test_long_texts_are_cut_as_the_tokenizer_cuts(model, toy_tokenizer):
     vectors = encode(model, toy_tokenizer, ["un", LONG], "fra_Latn")
 
+    # The tokenizer cuts, the model embeds.
     batch = toy_tokenizer([LONG], lang="fra_Latn", truncation=True, return_tensors="pt")
     with torch.no_grad():
         cut = model.encoder(**batch).sentence_embedding.numpy()
@@ -290,6 +292,7 @@ def test_texts_beside_a_split_one_are_as_alone(model, toy_tokenizer, long_text_i
 
     vectors = encode(model, toy_tokenizer, ["un", text, "deux"], langs, on_long="split")
 
+    # The same two texts in a call without the long one.
     alone = encode(model, toy_tokenizer, ["un", "deux"], ["rus_Cyrl", None])
     np.testing.assert_allclose(vectors[[0, 2]], alone, atol=1e-5)
 
@@ -334,6 +337,7 @@ def test_a_loaded_encoder_gives_the_vectors_of_the_saved_one(
 
     assert not encoder.training
     vectors = encode(encoder, tokenizer, ["un chat"], "fra_Latn")
+    # The model in memory, before it was saved.
     expected = encode(toy_trained, toy_tokenizer, ["un chat"], "fra_Latn")
     np.testing.assert_allclose(vectors, expected, atol=1e-6)
 
@@ -383,6 +387,7 @@ def test_any_encoder_opens_a_model_of_another_kind(toy_tokenizer, tmp_path):
 
     vectors = any_encoder(str(tmp_path / "static"))(TEXTS, "fra_Latn")
 
+    # sentence-transformers, with the model in memory.
     np.testing.assert_allclose(vectors, model.encode(TEXTS), atol=1e-6)
 
 

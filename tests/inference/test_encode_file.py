@@ -95,6 +95,7 @@ def test_a_table_holds_texts_with_their_vectors(source, model, vectors, tmp_path
     table = pq.read_table(tmp_path / "o.parquet")
     assert table["text"].to_pylist() == TEXTS
     embeddings = np.array(table["embedding"].to_pylist())
+    # The library's vectors, scaled to length 1.
     np.testing.assert_allclose(embeddings, unit_length(vectors), atol=1e-5)
 
 

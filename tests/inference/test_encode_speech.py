@@ -103,6 +103,7 @@ def test_long_audio_is_refused_on_request(encoder, long_audio):
 def test_pieces_of_long_audio_are_averaged_by_their_length(encoder, long_audio):
     vectors = encode_speech(*encoder, [long_audio], longest=1.0, on_long="split")
 
+    # Each piece alone, weighted by its samples.
     pieces = list(audio_pieces(long_audio, RATE, longest=1.0, on_long="split"))
     lengths = [len(piece) for piece in pieces]
     expected = np.average(alone(encoder, pieces), axis=0, weights=lengths)

@@ -19,6 +19,7 @@ def test_cosines_are_those_of_the_embeddings(toy_trained, toy_tokenizer, pairs):
 
     cosines = cosines_to_sources(toy_trained, toy_tokenizer, french, english, "fra_Latn")
 
+    # The product of unit vectors, in NumPy.
     x = encode(toy_trained, toy_tokenizer, french, "fra_Latn", normalize=True)
     y = encode(toy_trained, toy_tokenizer, english, "eng_Latn", normalize=True)
     np.testing.assert_allclose(cosines, (x * y).sum(axis=1), atol=1e-5)
@@ -30,6 +31,7 @@ def test_embeddings_stand_for_sources(toy_trained, toy_tokenizer, pairs):
 
     cosines = cosines_to_sources(toy_trained, toy_tokenizer, vectors, english, None)
 
+    # The same from the texts.
     of_texts = cosines_to_sources(toy_trained, toy_tokenizer, french, english, "fra_Latn")
     np.testing.assert_allclose(cosines, of_texts, atol=1e-5)
 

@@ -131,6 +131,7 @@ def test_first_dimensions_have_length_1(port, model, texts):
 
     answer = client.embeddings.create(model="any", input=texts[0], dimensions=8)
 
+    # The first numbers of the library's vector, scaled anew.
     expected = unit_length(vectors_of(model, texts[:1])[:, :8])
     np.testing.assert_allclose(answer.data[0].embedding, expected[0], atol=1e-5)
 
@@ -140,6 +141,7 @@ def test_the_prompt_name_is_the_language(port, model, texts):
 
     _, answer = post(port, "/v1/embeddings", body)
 
+    # The library, with this language.
     expected = unit_length(vectors_of(model, texts[:1], "fra_Latn"))
     np.testing.assert_allclose(answer["data"][0]["embedding"], expected[0], atol=1e-5)
 
@@ -155,6 +157,7 @@ def test_the_client_of_hugging_face(port, model, texts):
 
     vectors = client.feature_extraction(texts[0])
 
+    # The library, without a language.
     expected = unit_length(vectors_of(model, texts[:1]))
     np.testing.assert_allclose(vectors, expected, atol=1e-5)
 
@@ -202,6 +205,7 @@ def test_a_model_of_sentence_transformers(toy_tokenizer, tmp_path):
         _, plain = embed(port, ["chien", ""], normalize=False)
         _, prompted = embed(port, ["chien"], prompt_name="query", normalize=False)
 
+    # sentence-transformers, with the model in memory.
     np.testing.assert_allclose(plain, stock.encode(["chien", ""]), atol=1e-6)
     expected = stock.encode(["chien"], prompt_name="query")
     np.testing.assert_allclose(prompted, expected, atol=1e-6)
@@ -370,6 +374,7 @@ def two(model, bert):
 def test_a_request_chooses_its_model(two, bert):
     _, content = post(two, "/v1/embeddings", b'{"model": "bert", "input": "w1 w2"}')
 
+    # sentence-transformers opens the same folder.
     stock = SentenceTransformer(str(bert), device="cpu")
     expected = stock.encode("w1 w2", normalize_embeddings=True)
     assert content["model"] == "bert"

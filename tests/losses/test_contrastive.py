@@ -25,12 +25,14 @@ def eq2(x, y, *, scale, margin, space, guide=None, radius=0.5, exclude=None, off
     for i, source in enumerate(x):
         translation = i + offset
         positive_cosine = cos(source, y[translation])
+        # The margin is taken off the cosine, or off the logit as printed.
         if space == "cosine":
             positive = math.exp(scale * (positive_cosine - margin))
         else:
             positive = math.exp(scale * positive_cosine - margin)
         negatives = 0.0
         for j, target in enumerate(y):
+            # No negatives: the translation itself, equal texts, and what the guide takes for one.
             if j == translation or (exclude is not None and exclude[i, j]):
                 continue
             if guide is not None:
@@ -77,6 +79,7 @@ def test_equals_eq_2(arrays, space, scale, margin, radius):
 
     loss = contrastive_loss(torch.tensor(x), torch.tensor(y), offset=OFFSET, **options)
 
+    # Equation 2 as a loop over the pairs, in float64.
     expected = eq2(x, y, scale=scale, margin=margin, space=space, offset=OFFSET)
     assert loss.item() == pytest.approx(expected, rel=1e-10)
 
@@ -99,6 +102,7 @@ def test_equals_eq_3(arrays, guide, scale, margin, radius):
         offset=OFFSET,
     )
 
+    # Equation 3: the loop, with the filter of the guide.
     expected = eq2(
         arrays["x"],
         arrays["y"],
@@ -128,6 +132,7 @@ def test_without_margin_it_is_multiple_negatives_ranking(pairs):
 
     ours = contrastive_loss(*pairs, logit_scale=20, margin=0)
 
+    # The loss of sentence-transformers, with its gradients.
     torch.testing.assert_close(ours, theirs)
     torch.testing.assert_close(torch.autograd.grad(ours, pairs), torch.autograd.grad(theirs, pairs))
 

@@ -37,6 +37,7 @@ def test_gradients_of_the_parts_are_their_weights():
 
     weighted_total(parts, {"a": 0.05, "b": 1.0}).backward()
 
+    # A weighted sum has its weights as gradients; what has no weight is only logged.
     assert parts["a"].grad.item() == pytest.approx(0.05)
     assert parts["b"].grad.item() == 1
     assert parts["log"].grad is None

@@ -69,6 +69,7 @@ def test_posterior_is_eq_4(mixture):
 
 
 def test_posterior_is_that_of_scikit_learn(mixture):
+    # scikit-learn's mixture with the same means, weights and precisions.
     theirs = GaussianMixture(RANKS, covariance_type="diag")
     theirs.means_ = mixture["mean"]
     theirs.weights_ = weights_of(mixture["weight_logits"])

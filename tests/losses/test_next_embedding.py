@@ -43,6 +43,7 @@ def test_equals_numpy(negatives):
         negatives=negatives,
     )
 
+    # The loss as a loop over the sentences.
     assert loss.item() == pytest.approx(by_hand(predicted, target, negatives))
 
 
@@ -59,4 +60,5 @@ def test_rows_of_two_processes_are_the_rows_of_one():
         predicted[2:], target[2:], document=document[2:], offset=2, **everything
     )
 
+    # A mean over five rows: two on one process and three on the other.
     torch.testing.assert_close((2 * first + 3 * second) / 5, whole)

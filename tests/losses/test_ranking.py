@@ -55,6 +55,7 @@ def test_parts_are_those_of_eq_5(query, keys, ranks):
 
     parts = ranking_contrastive_loss(*inputs, temperatures=TEMPERATURES)
 
+    # Equation 5, written out for each rank.
     assert list(parts) == ["rank_1", "rank_2", "rank_3"]
     for rank in (1, 2, 3):
         expected = eq5(query, keys, ranks, rank)
@@ -69,6 +70,7 @@ def test_excluded_keys_do_not_exist(query, keys, ranks):
         *inputs, temperatures=TEMPERATURES, exclude=torch.tensor(exclude)
     )
 
+    # To leave a key out is to give it a rank that no part reads.
     for rank in (1, 2, 3):
         expected = eq5(query, keys, np.where(exclude, 0, ranks), rank)
         assert parts[f"rank_{rank}"].item() == pytest.approx(expected, rel=1e-10)

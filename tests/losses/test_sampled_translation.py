@@ -37,6 +37,7 @@ def test_all_tokens_but_one_are_nearly_the_whole_softmax(batch):
 
     sampled = sampled_translation_loss(*batch, samples=others - 1)
 
+    # The whole softmax, which has one token more.
     assert sampled.item() == pytest.approx(translation_loss(*batch).item(), abs=0.2)
 
 

@@ -55,6 +55,7 @@ def test_is_eq_14(pairs, scale):
 
     loss = self_objective_loss(sources, targets, source_mask, target_mask, scale=scale)
 
+    # Equation 14 for each pair of sentences without padding.
     expected = -np.mean([eq_14(x, y, scale) for x, y in pairs])
     assert loss.item() == pytest.approx(expected, rel=1e-9)
 

@@ -63,6 +63,7 @@ def test_parts_are_those_of_the_equation(arrays, tensors, scale, margin):
 
     parts = split_softmax_parts(*tensors, logit_scale=scale, margin=margin, offset=OFFSET)
 
+    # Both terms by the printed formula, in NumPy.
     contrastive = eq2(source, target, scale=scale, margin=margin, space="cosine", offset=OFFSET)
     assert parts["contrastive"].item() == pytest.approx(contrastive, rel=1e-10)
     assert parts["hard_negatives"].item() == pytest.approx(hard_term(*arrays, scale), rel=1e-10)
@@ -74,6 +75,7 @@ def test_gamma_weighs_the_parts(tensors, gamma):
 
     loss = split_softmax_loss(*tensors, gamma=gamma, offset=OFFSET)
 
+    # The weighted sum of the two parts.
     expected = (1 - gamma) * parts["contrastive"] + gamma * parts["hard_negatives"]
     torch.testing.assert_close(loss, expected)
 
@@ -103,6 +105,7 @@ def test_the_guide_filters_in_batch_negatives_only(tensors):
 
     filtered = split_softmax_parts(source, target, hard, mask, **options)
 
+    # The contrastive part is that of a filtered loss; hard negatives are never filtered.
     assert torch.equal(filtered["contrastive"], contrastive_loss(source, target, **options))
     assert not torch.equal(filtered["contrastive"], unfiltered["contrastive"])
     assert torch.equal(filtered["hard_negatives"], unfiltered["hard_negatives"])
@@ -120,6 +123,7 @@ def test_unused_slots_may_hold_anything(tensors, loss_of):
     loss = loss_of(source, target, rubbish, mask, offset=OFFSET)
     loss.backward()
 
+    # Zeros in the same places give the same loss and gradients.
     assert torch.equal(loss, expected)
     assert torch.equal(rubbish.grad, clean.grad)
     assert not rubbish.grad[~mask].any()
@@ -134,6 +138,7 @@ def test_one_row_is_multiple_negatives_ranking(tensors, loss_of, options):
     x = source[:1]
     y = target[OFFSET : OFFSET + 1]
     negatives = hard[:1]
+    # The loss of sentence-transformers takes hard negatives of one row.
     theirs = MultipleNegativesRankingLoss(model=None, scale=30.0)
     expected = theirs.compute_loss_from_embeddings([x, y, *negatives.unbind(1)], None)
 
@@ -145,6 +150,7 @@ def test_one_row_is_multiple_negatives_ranking(tensors, loss_of, options):
 def test_one_softmax_equals_its_definition(arrays, tensors):
     source, target, hard, mask = arrays
     exclude = np.random.default_rng(2).random((ROWS, TARGETS)) < 0.4
+    # One softmax over translation, other targets and negatives, as a double loop.
     total = 0.0
     for i, x in enumerate(source):
         positive = math.exp(20 * cos(x, target[i + OFFSET]))

@@ -41,6 +41,7 @@ def sentence_losses(hidden, weight, labels) -> list[list[float]]:
 
 def test_mean_equals_the_printed_formula():
     hidden, weight, labels = batch(dtype=torch.float64)
+    # Cross-entropy of each token in NumPy.
     token_losses = np.concatenate(sentence_losses(hidden, weight, labels))
 
     loss = translation_loss(hidden, weight, labels).item()
@@ -67,11 +68,13 @@ def test_sum_of_one_sentence_is_its_length_times_the_mean():
 
     summed = translation_loss(hidden, weight, labels, reduction="sum")
 
+    # One sentence of seven tokens.
     torch.testing.assert_close(summed, 7 * mean)
 
 
 def test_gradients_of_the_sum_equal_those_of_the_plain_loss():
     hidden, weight, labels = batch()
+    # The plain loss makes all logits at once.
     plain = plain_translation_loss(hidden, weight, labels, reduction="sum") / len(labels)
     expected = torch.autograd.grad(plain, (hidden, weight))
 
@@ -102,6 +105,7 @@ def test_another_label_may_be_ignored():
 
     loss = translation_loss(hidden, weight, labels, ignore_index=0)
 
+    # The plain loss with the same label ignored.
     torch.testing.assert_close(loss, plain_translation_loss(hidden, weight, labels, ignore_index=0))
 
 
@@ -113,6 +117,7 @@ def test_large_logits_do_not_overflow():
     loss = translation_loss(hidden, weight, labels, chunk_size=4)
     loss.backward()
 
+    # The plain loss, which subtracts the maximum.
     torch.testing.assert_close(loss, plain_translation_loss(hidden, weight, labels))
     assert hidden.grad.isfinite().all()
     assert weight.grad.isfinite().all()

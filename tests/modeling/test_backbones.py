@@ -70,6 +70,7 @@ def test_pooled_rows_are_those_of_each_row_alone(kind, attention):
         model = encoder(kind, pooling=pooling)
         model.set_attn_implementation(attention)
         right, left = (embed(model, padded(side)) for side in ("right", "left"))
+        # Each row alone needs no padding.
         alone = [model(torch.tensor([row])).last_hidden_state[0] for row in ROWS]
         pooled = [
             {"cls": states[0], "last": states[-1], "mean": states.mean(0)}[pooling]
@@ -86,6 +87,7 @@ def test_hidden_states_of_rows_padded_on_the_left(kind):
     model.set_attn_implementation("eager")
     wanted = dict(output_hidden_states=True, output_attentions=True)
     output = model(**padded("left"), **wanted)
+    # The same row alone.
     row = ROWS[1]
     alone = model(torch.tensor([row]), **wanted)
     for have, want in zip(output.hidden_states, alone.hidden_states, strict=True):
@@ -102,6 +104,7 @@ def test_an_encoder_starts_from_pretrained_weights(kind, tmp_path):
     masked = kind in ("bert", "xlm-roberta", "modernbert")
     with_head = AutoModelForMaskedLM if masked else AutoModelForCausalLM
     with_head.from_config(backbone(kind)).save_pretrained(tmp_path)
+    # transformers reads the checkpoint with attention to both sides; the mean is by hand.
     config = AutoConfig.from_pretrained(tmp_path)
     config.is_causal = False
     plain = AutoModel.from_pretrained(tmp_path, config=config).eval()
@@ -128,6 +131,7 @@ def test_an_encoder_saved_in_shards_opens_again(kind, tmp_path):
 
     assert type(opened) is EchoEncoder
     assert opened.config.to_dict()["backbone"] == model.config.to_dict()["backbone"]
+    # The model in memory, bit by bit.
     torch.testing.assert_close(embed(opened, batch), embed(model, batch), atol=0, rtol=0)
 
 
@@ -136,6 +140,7 @@ def test_projection_with_tanh_as_labse(tmp_path):
     batch = padded("right")
     with torch.no_grad():
         model.projection.bias.normal_()
+        # Dense layer and tanh written out, as LaBSE has them.
         states = model(**batch).last_hidden_state[:, 0]
         want = torch.tanh(states @ model.projection.weight.T + model.projection.bias)
     torch.testing.assert_close(embed(model, batch), want)
@@ -160,6 +165,7 @@ def test_takes_the_encoder_of_an_encoder_decoder_by_name(tmp_path):
         EchoEncoder.from_backbone(tmp_path / "source")
     model = EchoEncoder.from_backbone(tmp_path / "source", part="encoder")
     batch = padded("right")
+    # The encoder of transformers' own model.
     with torch.no_grad():
         states = source.eval().model.encoder(**batch).last_hidden_state
     torch.testing.assert_close(model(**batch).last_hidden_state, states)
@@ -180,6 +186,7 @@ class OwnModel(BertModel):
 
 def test_a_backbone_with_code_of_its_own_is_trusted_or_refused(tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
+    # A repository with Python code beside its weights.
     AutoModel.from_config(backbone("bert"), add_pooling_layer=False).save_pretrained(
         tmp_path / "own"
     )
@@ -193,6 +200,7 @@ def test_a_backbone_with_code_of_its_own_is_trusted_or_refused(tmp_path, monkeyp
         ValueError, match="type 'own', which needs code of its own: pass trust_remote_code=True"
     ):
         EchoEncoder.from_backbone(tmp_path / "own")
+    # It runs where the caller trusts it.
     model = EchoEncoder.from_backbone(tmp_path / "own", trust_remote_code=True)
     assert type(model.backbone).__name__ == "OwnModel"
     assert embed(model, padded("left")).shape == (
@@ -253,6 +261,7 @@ def test_a_compiled_encoder_has_no_graph_breaks():
     batch = padded("right")
     torch._dynamo.reset()
     compiled = torch.compile(model, fullgraph=True, backend="eager")
+    # The model that is not compiled.
     for inputs in (batch, {"input_ids": batch["input_ids"][:2, :4]}):
         torch.testing.assert_close(embed(compiled, inputs), embed(model, inputs))
 
@@ -269,6 +278,7 @@ def test_gradient_checkpointing_leaves_the_gradients(kind):
         model(**padded("right")).sentence_embedding.square().sum().backward()
         return [p.grad.clone() for p in model.parameters() if p.grad is not None]
 
+    # The gradients that are kept in memory as usual.
     plain = gradients()
     model.gradient_checkpointing_enable()
     for checkpointed, gradient in zip(gradients(), plain, strict=True):

@@ -131,6 +131,7 @@ def test_configuration_comes_back(make_config, tmp_path):
     config = make_config(pooling="mean", rope_parameters=rope, decoder={"num_hidden_layers": 1})
     config.save_pretrained(tmp_path)
     again = AutoConfig.from_pretrained(tmp_path)
+    # The same fields, those of the decoder too.
     assert isinstance(again, EchoConfig)
     path = {"_name_or_path": None}
     assert again.to_dict() | path == config.to_dict() | path
@@ -141,6 +142,7 @@ def test_configuration_comes_back(make_config, tmp_path):
     )
     assert again.get_text_config() is again
     assert again.get_text_config(decoder=True) is again.decoder
+    # The file names the code that opens each class.
     written = json.loads((tmp_path / "config.json").read_text())
     assert written["auto_map"]["AutoModel"] == "modeling_echo.EchoEncoder"
     assert (

@@ -46,6 +46,7 @@ def labelled(batch):
 
 def test_loss_is_the_mean_over_labels(model, labelled):
     output = model(**labelled)
+    # Cross-entropy in float64, over the tokens with a label.
     counts = labelled["labels"] != -100
     logits = output.logits.double()[counts]
     labels = labelled["labels"][counts]
@@ -108,6 +109,7 @@ def test_cross_attention_over_many_keys_is_that_of_torch(seq2seq):
 
     output, _ = attention(states, memory, ~is_padding[:, None, None])
 
+    # torch's own module, with the same weights.
     expected, _ = torch_attention(attention)(
         states, memory, memory, key_padding_mask=is_padding, need_weights=False
     )
@@ -170,6 +172,7 @@ def test_generate_over_padded_states(seq2seq, tokenizer, batch, prompts, beams):
 def test_generate_takes_the_likeliest_token_at_each_step(model, batch):
     embedding = model.encoder(**batch).sentence_embedding
     start = torch.full((len(TEXTS), 1), model.config.bos_token_id)
+    # The whole decoder again for each token, without a cache.
     expected = start
     for _ in range(NEW_TOKENS):
         output = model.decoder(expected, sentence_embedding=embedding, use_cache=False)
@@ -218,6 +221,7 @@ def test_recorded_attention_to_padding_is_0(recorded, batch):
 @pytest.mark.parametrize("bottleneck", [True, False])
 def test_attention_kernels_agree(make_model, labelled, bottleneck, attention):
     model = make_model({"bottleneck": bottleneck})
+    # The kernel that the model has by default.
     expected = model(**labelled).logits
 
     model.set_attn_implementation(attention)
@@ -267,6 +271,7 @@ def test_any_encoder_with_any_decoder_of_a_space(model, make_model, batch, promp
 
     assert joined.encoder is tiny
     assert joined.decoder is model.decoder
+    # The other model reads the embedding of this encoder.
     embedding = tiny(**batch).sentence_embedding
     expected = generate(model, sentence_embedding=embedding, **prompts)
     assert torch.equal(generate(joined, **batch, **prompts), expected)

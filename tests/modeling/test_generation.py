@@ -150,6 +150,7 @@ def test_no_ngram_twice_by_the_generation_config(without_repetition, embeddings,
 
 def test_a_call_may_repeat_ngrams(without_repetition, embeddings, prompt):
     model, size, expected = without_repetition
+    # The model's own setting off, then a call that turns it off.
     free = greedy_decode(model.decoder, embeddings, prompt, max_new_tokens=20)
     assert free != expected
     model.generation_config.no_repeat_ngram_size = size

@@ -35,6 +35,7 @@ def train(make_model, tokenizer, tmp_path):
         tokenizer.decoder_prompt_ids("eng_Latn")
         + tokenizer("one red cat", add_special_tokens=False)["input_ids"]
     )
+    # Every row has the same target; the texts are padded to one length.
     targets = {"decoder_input_ids": ids, "labels": [*ids[1:], tokenizer.eos_token_id]}
     rows = [
         dict(tokenizer(text, lang=lang, padding="max_length", max_length=128)) | targets
@@ -163,6 +164,7 @@ def test_lora_of_the_whole_model(make_model, tokenizer, batch):
     adapted = get_peft_model(
         model, LoraConfig(r=4, task_type="SEQ_2_SEQ_LM", target_modules=["q_proj", "v_proj"])
     )
+    # A new adapter changes nothing: give it weights.
     with torch.no_grad():
         for name, weight in adapted.named_parameters():
             if "lora_B" in name:
@@ -172,10 +174,12 @@ def test_lora_of_the_whole_model(make_model, tokenizer, batch):
         decoder_input_ids=torch.tensor([prompt] * len(TEXTS)), max_new_tokens=6, do_sample=False
     )
     ids = adapted.generate(**batch, **options)
+    # Merged into the weights it writes the same, and not what the plain model writes.
     merged = adapted.merge_and_unload()
     assert torch.equal(ids, merged.generate(**batch, **options))
     assert not torch.equal(ids, make_model().generate(**batch, **options))
     assert isinstance(merged.decoder.lm_head, nn.Linear)
+    # The fast decoder reads the merged weights.
     with torch.no_grad():
         vectors = merged.encoder(**batch).sentence_embedding
     rows = greedy_decode(merged.decoder, vectors, prompt, max_new_tokens=6)
@@ -238,6 +242,7 @@ def test_a_folder_of_an_adapter_opens_as_the_whole_model(
 ):
     model = AutoModelForSeq2SeqLM.from_pretrained(toy_folders[base], dtype=torch.float32)
     adapted = get_peft_model(model, LoraConfig(target_modules=["q_proj", "v_proj"], r=2)).eval()
+    # A new adapter changes nothing: give it weights.
     for name, weight in adapted.named_parameters():
         if "lora_B" in name:
             torch.nn.init.normal_(weight, std=0.1)
@@ -245,6 +250,7 @@ def test_a_folder_of_an_adapter_opens_as_the_whole_model(
     opened = AutoModelForSeq2SeqLM.from_pretrained(tmp_path, dtype=torch.float32).eval()
     inputs = toy_tokenizer(["un chat"], lang="fra_Latn", return_tensors="pt")
     inputs["decoder_input_ids"] = torch.tensor([toy_tokenizer.decoder_prompt_ids("eng_Latn")])
+    # The logits of peft's own model, which the plain model does not have.
     with torch.no_grad():
         want = adapted.base_model.model(**inputs).logits
         have = opened(**inputs).logits

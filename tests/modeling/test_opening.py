@@ -149,6 +149,7 @@ def test_a_sentence_transformer_splits_long_texts(folder):
 
     vectors = model.encode(LONG_TEXTS, **of_texts("split"))
 
+    # A model that was opened with this setting.
     np.testing.assert_array_equal(vectors, splitting.encode(LONG_TEXTS))
     assert np.abs(vectors[1] - model.encode(LONG_TEXTS)[1]).max() > 1e-3
 
@@ -331,6 +332,7 @@ def test_a_corrupted_checkpoint_opens_or_is_refused_by_name(folder, tmp_path, na
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(folder, copy)
     content = (copy / name).read_bytes()
+    # One file is cut, replaced, changed by a bit, or gone.
     if how == "cut":
         (copy / name).write_bytes(content[: data.draw(st.integers(0, len(content) - 1))])
     elif how == "replace":
@@ -349,6 +351,7 @@ def test_a_corrupted_checkpoint_opens_or_is_refused_by_name(folder, tmp_path, na
         assert str(copy) in str(error) or "row 1" in str(error), error
         assert "\n" not in str(error)
         return
+    # A model that opened is whole: only a flipped bit may change its vectors.
     assert embeddings.dtype == np.float32
     assert np.isfinite(embeddings).all()
     if how in ("cut", "replace") and name != "tokenizer_config.json":

@@ -76,6 +76,7 @@ def test_buffers_hold_rows_of_other_lengths(encoder, batch):
         packed = PackedEncoder(encoder)
         packed.embed(rows)
         reversed_embeddings = packed.embed(rows[::-1])
+    # The modules of the model, row by row; the second call has the rows in reverse.
     torch.testing.assert_close(reversed_embeddings.flip(0), embeddings, **CLOSE)
 
 
@@ -157,6 +158,7 @@ def test_products_of_either_library(small_encoder, through_onednn, monkeypatch):
     with torch.no_grad():
         packed = packed_encoder(small_encoder)
         assert packed.through_onednn == through_onednn
+        # The modules of the model, without packing.
         torch.testing.assert_close(packed.embed(rows_of(batch)), embeddings, **CLOSE)
 
 
@@ -247,6 +249,7 @@ def test_a_second_packed_encoder_shares_weights_but_no_buffers(encoder, many_row
     with torch.no_grad():
         packed = PackedEncoder(encoder)
         second = PackedEncoder(encoder, like=packed)
+        # Rows embedded alone.
         torch.testing.assert_close(second.embed(many_rows[:2]), expected, **CLOSE)
     assert second.joined is packed.joined
     assert second.buffers is not packed.buffers

@@ -43,6 +43,7 @@ def test_all_forms(toy_folders, toy_trained, toy_tokenizer, want, kind):
     french = want("fra_Latn")
     vectors = encode(toy_trained, toy_tokenizer, TEXTS, LANGUAGES)
     beams = dict(num_beams=2, max_new_tokens=15)
+    # Each way to call, and the library's translation of the same texts.
     for have, expected in (
         (pipe(TEXTS[0], src_lang="fra_Latn", tgt_lang="eng_Latn"), french[:1]),
         (pipe(TEXTS, src_lang="fra_Latn", tgt_lang="eng_Latn"), french),
@@ -70,6 +71,7 @@ def test_a_decoder_with_a_tokenizer_of_its_own(toy, toy_tokenizer, toy_trained, 
     model.save_release(tmp_path)
     other.save_pretrained(tmp_path)
     toy_tokenizer.save_pretrained(tmp_path / "decoder")
+    # The old model translates the vectors of the new encoder; an empty text stays empty.
     with torch.no_grad():
         batch = other(TEXTS, lang=LANGUAGES, padding=True, return_tensors="pt")
         vectors = encoder(**batch).sentence_embedding
@@ -80,6 +82,7 @@ def test_a_decoder_with_a_tokenizer_of_its_own(toy, toy_tokenizer, toy_trained, 
     assert len(other) != len(toy_tokenizer)
     assert any(want)
     opened, tokenizer = load_translator(tmp_path, device="cpu", dtype="fp32")
+    # The saved release, by the library and by the pipeline.
     assert translate(opened, tokenizer, TEXTS, LANGUAGES) == want
     by_name = pipeline("sonar-translation", model=str(tmp_path), device="cpu", dtype=torch.float32)
     assert texts_of(by_name(TEXTS, src_lang=LANGUAGES)) == want
@@ -92,6 +95,7 @@ def test_many_rows_keep_their_order(pipe, toy, toy_trained, toy_tokenizer):
     langs = ["fra_Latn", "rus_Cyrl"] * 32 + [None, "fra_Latn"]
     expected = translate(toy_trained, toy_tokenizer, sentences, langs)
     assert len(set(expected)) > 20
+    # The library translates all rows in one call.
     for batch_size in (1, 5, 64):
         assert texts_of(pipe(sentences, src_lang=langs, batch_size=batch_size)) == expected
     vectors = encode(toy_trained, toy_tokenizer, sentences, langs)

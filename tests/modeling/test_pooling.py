@@ -59,6 +59,7 @@ def test_pooling_reads_no_padding(name, side):
 
     pooled = POOLINGS[name].pool(torch.from_numpy(states), torch.from_numpy(mask).long())
 
+    # Only the tokens of the text, in NumPy.
     for text in range(3):
         expected = by_hand(name, states[text][mask[text]])
         np.testing.assert_allclose(pooled[text].numpy(), expected, atol=1e-6)
@@ -122,6 +123,7 @@ def test_new_pooling_is_exported_under_the_name_of_sentence_transformers(
     assert settings["pooling_mode"] == "max"
     assert settings["pooling_mode_max_tokens"] is True
     assert settings["pooling_mode_mean_tokens"] is False
+    # sentence-transformers opens both folders.
     ours = SentenceTransformer(str(tmp_path / "echo"), device="cpu").encode(texts)
     stock = SentenceTransformer(str(tmp_path / "stock"), device="cpu").encode(texts)
     np.testing.assert_allclose(stock, ours, atol=1e-5)

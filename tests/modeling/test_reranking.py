@@ -36,6 +36,7 @@ def by_hand(model, tokenizer, embeddings, weight: float) -> list[list[int]]:
     made = model.generate(sentence_embedding=embeddings, decoder_input_ids=prompts, **options)
     ends = model.config.decoder.eos_token_id
     rows = []
+    # Each beam is embedded as text, and its cosine joins its score.
     for number, ids in enumerate(made.sequences[:, len(prompt) :].tolist()):
         ids = ids[: ids.index(ends)] if ends in ids else ids
         text = tokenizer.decode(ids, skip_special_tokens=True).strip()
@@ -49,6 +50,7 @@ def by_hand(model, tokenizer, embeddings, weight: float) -> list[list[int]]:
         own = embeddings[number // BEAMS].numpy()
         cosine = vector @ own / max(np.linalg.norm(vector) * np.linalg.norm(own), 1e-8)
         rows.append((made.sequences_scores[number].item() + weight * cosine, -number, ids))
+    # The best of each sentence's beams; of equal ones the first.
     return [max(rows[start : start + BEAMS])[2] for start in range(0, len(rows), BEAMS)]
 
 
@@ -75,6 +77,7 @@ def test_beams_do_not_depend_on_the_default_dtype(double, tokenizer, embeddings)
     finally:
         torch.set_default_dtype(torch.float32)
 
+    # The same call under the usual dtype.
     assert ids == expected
 
 
@@ -85,11 +88,13 @@ def test_defaults_come_from_the_generation_config(model, tokenizer, batch, tmp_p
     folder = str(tmp_path)
     plain, tokenizer = load_translator(folder, dtype="fp32")
     texts = ["Le chat dort.", "Die Katze", "carpet"]
+    # What the library writes with and without beams.
     greedy = translate(plain, tokenizer, texts, None, "fra_Latn", max_new_tokens=LENGTH)
     asked = dict(num_beams=BEAMS, rerank_weight=20.0, max_new_tokens=LENGTH)
     want = translate(plain, tokenizer, texts, None, "fra_Latn", **asked)
     assert want != greedy
 
+    # The same settings in the configuration of the checkpoint.
     set_generation(plain.generation_config, {"num_beams": BEAMS, "rerank_weight": 20.0})
     plain.save_release(tmp_path)
     model, tokenizer = load_translator(folder, dtype="fp32")
@@ -100,6 +105,7 @@ def test_defaults_come_from_the_generation_config(model, tokenizer, batch, tmp_p
         translate(model, tokenizer, texts, None, "fra_Latn", num_beams=1, max_new_tokens=LENGTH)
         == greedy
     )
+    # The pipeline reads them, too, and a call changes them.
     pipe = pipeline("sonar-translation", model=model, tokenizer=tokenizer)
     made = pipe(texts, tgt_lang="fra_Latn", max_new_tokens=LENGTH)
     assert [row["translation_text"] for row in made] == want

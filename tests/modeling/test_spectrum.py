@@ -134,6 +134,7 @@ def test_two_documents_packed_are_two_documents_apart(model, prefix):
 
     both = model(**packed)
 
+    # Each document in a row of its own; the loss is a mean over the tokens of both.
     apart = [model(**pack([alone])) for alone in (first, second)]
     for name in ("decoder_hidden_state", "tower_hidden_state"):
         expected = torch.cat([output[name][0] for output in apart])
@@ -151,6 +152,7 @@ def test_rows_padded_to_the_longest_change_nothing(model):
 
     rows = model(**packed)
 
+    # The short document without the other row.
     alone = model(**pack([short]))
     states = rows.decoder_hidden_state[1, :3]
     torch.testing.assert_close(states, alone.decoder_hidden_state[0], **CLOSE)
@@ -195,6 +197,7 @@ def test_the_tower_of_a_saved_model_opens_alone(model, tmp_path):
     tower = AutoModel.from_pretrained(tmp_path)
 
     assert isinstance(tower, SpectrumModel)
+    # The tower inside of the whole model.
     assert torch.equal(tower.boe, model.tower.boe)
     with torch.no_grad():
         states = tower(embeddings(3)[None]).last_hidden_state
@@ -224,6 +227,7 @@ def test_opens_without_the_package(model, tmp_path, monkeypatch):
     command = [sys.executable, "-c", code, str(tmp_path / "model"), str(tmp_path / "vectors.pt")]
     ran = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert ran.returncode == 0, ran.stderr[-2000:]
+    # The model in this process.
     with torch.no_grad():
         expected = model(embeddings(3)[None], torch.tensor([[1, 4, 6]])).logits
     torch.testing.assert_close(torch.load(tmp_path / "vectors.pt"), expected, atol=1e-6, rtol=0)

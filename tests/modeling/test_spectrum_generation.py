@@ -100,6 +100,7 @@ def test_samples_follow_from_the_seed(model, document):
 def test_documents_of_different_length_in_one_batch(model, number):
     documents = [embeddings(4), embeddings(2, 9)]
     both = model.encode_document(documents)
+    # The document by itself.
     alone = model.encode_document(documents[number])
 
     row = both.select(torch.tensor([number]))
@@ -144,6 +145,7 @@ def test_scores_are_cross_entropies(model):
 
     scores = model.score_options(model.encode_document(documents), options, prompts)
 
+    # Cross-entropy of each option, by the whole model without a cache.
     for row, column in np.ndindex(2, 2):
         expected = cross_entropy(model, documents[row], prompts[row], options[row][column])
         torch.testing.assert_close(scores[row, column], expected, atol=1e-4, rtol=0)
@@ -174,6 +176,7 @@ def test_sentence_by_sentence_equals_writing_each_from_the_beginning(model, row)
     steps = list(model.generate_sentences(encoded, encode, Words(), max_sentences=3, **GREEDY))
 
     assert 1 <= len(steps) <= 3
+    # Every sentence is written by the whole model, from the beginning of the document.
     vectors = documents[row]
     for step in steps:
         ids = written(model, vectors, [BOS], 6, prefix=0)

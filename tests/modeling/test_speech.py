@@ -110,6 +110,7 @@ def test_every_way_in(speech, tmp_path):
         AutoFeatureExtractor.from_pretrained(tmp_path),
     )
     assert [type(part) for part in opened] == [EchoSpeechEncoder, EchoAudioFeatureExtractor]
+    # The model in memory.
     np.testing.assert_allclose(embed(opened, [audio])[0], want, atol=1e-6)
     model = SentenceTransformer(str(tmp_path), device="cpu")
     assert model.get_embedding_dimension() == 24

@@ -298,6 +298,7 @@ def test_threads_share_a_tokenizer(own):
     texts = [f"{text} ٢٣ 42" for text in TEXTS] * 4
     prompts, bodies = own.with_prompts(texts, "fra_Latn")
     ids = own(texts[0]).input_ids
+    # Calls that set the backend up in different ways.
     calls = [
         lambda: own.pair_ids(prompts, bodies),
         lambda: own(texts, padding=True).input_ids,
@@ -305,6 +306,7 @@ def test_threads_share_a_tokenizer(own):
         lambda: own.decode(ids),
     ]
     want = [call() for call in calls]
+    # Threads change as often as possible.
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
     try:
@@ -340,12 +342,14 @@ def test_any_fast_tokenizer_takes_languages_that_change_nothing(toy, tmp_path):
     tokenizer = EchoTokenizer.around(plain)
     texts = ["the cat sleeps .", "a dog", ""]
     want = plain(texts).input_ids
+    # The plain tokenizer is the truth: a language changes nothing.
     assert tokenizer(texts).input_ids == tokenizer(texts, lang="fra_Latn").input_ids == want
     assert (
         tokenizer.pair_ids(*tokenizer.with_prompts(texts, ["fra_Latn", None, "eng_Latn"])) == want
     )
     short = dict(truncation=True, max_length=4)
     assert tokenizer(texts, **short).input_ids == plain(texts, **short).input_ids
+    # Its special tokens have the roles that Echo asks for.
     assert (tokenizer.end_ids, tokenizer.mask_token, tokenizer.bos_token) == (
         [plain.sep_token_id],
         "<mask>",
@@ -357,6 +361,7 @@ def test_any_fast_tokenizer_takes_languages_that_change_nothing(toy, tmp_path):
     assert not set(tokenizer("<mask> </s>").input_ids[1:-1]) & set(plain.all_special_ids) - {
         plain.unk_token_id
     }
+    # It comes back from a folder.
     tokenizer.save_pretrained(tmp_path)
     again = EchoTokenizer.from_pretrained(tmp_path)
     assert again.prompts == "none"
@@ -369,6 +374,7 @@ def test_a_tokenizer_without_special_tokens_around_a_text(toy):
     tokenizer = EchoTokenizer.around(
         PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<|end|>")
     )
+    # Nothing stands around a text.
     assert tokenizer("cat cat").input_ids == [2, 2]
     assert tokenizer.end_ids == []
     assert tokenizer.pair_ids([""], ["cat"]) == [[2]]

@@ -67,6 +67,7 @@ def folders(make_model, tokenizer, tmp_path_factory) -> list[Path]:
             "from": None,
         }
         (folder / "README.md").write_text(model_card(run, LANGUAGES))
+    # The second version has other weights, and code that can be told from the first.
     for file in made[1].rglob("*.safetensors"):
         save_file(
             {name: weight * 1.5 for name, weight in load_file(file).items()}, file, {"format": "pt"}
@@ -171,6 +172,7 @@ def test_operations_read_versions(hub, folders, tmp_path):
     a finished step is known by the commits it read."""
     done = json.loads(hub("-c", OPERATE, tmp_path).stdout.splitlines()[-1])
     want = tmp_path / "want"
+    # The same operations on the folders that were pushed.
     v1, v2 = folders
     direct.average_checkpoints(v1, v2, want / "average", 0.5, part="encoder")
     release_checkpoint(v2, want / "release", dtype="bf16")
@@ -179,6 +181,7 @@ def test_operations_read_versions(hub, folders, tmp_path):
     for place in sorted(want.iterdir()):
         assert same(tmp_path / place.name, place), place
         assert done[place.name][0] is True
+    # The lineage names both versions by their commits.
     parents = done["average"][1]
     assert [parents[role]["name"] for role in ("model", "other")] == [
         f"{REPO}@v1.0.0",
@@ -187,6 +190,7 @@ def test_operations_read_versions(hub, folders, tmp_path):
     prints = {parent["fingerprint"] for parent in parents.values()}
     assert len(prints) == 2
     assert all(len(print) == len("commit:") + 40 for print in prints)
+    # Another version is another step; the same one is not made twice.
     assert "by average" not in done["other version"]
     assert "other" in done["other version"]
 

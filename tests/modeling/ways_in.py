@@ -47,6 +47,7 @@ def open_all(name: str, *, save_to: str | None = None, decoder: bool = True, **o
     def encode(texts, **kwargs):
         return sentences.encode(texts, convert_to_tensor=True, **kwargs)
 
+    # Embeddings: by transformers and by sentence-transformers in five ways.
     with torch.no_grad():
         results = {
             "auto": AutoModel.from_pretrained(name, **options)(**batch).sentence_embedding,
@@ -56,6 +57,7 @@ def open_all(name: str, *, save_to: str | None = None, decoder: bool = True, **o
             "split": splitting.encode([*TEXTS, "Le chat " * 300], convert_to_tensor=True),
             "size": torch.tensor(sentences.get_embedding_dimension()),
         }
+    # Translations: by `generate` and by the pipeline, which must agree.
     if decoder:
         prompt = torch.tensor([tokenizer.decoder_prompt_ids("eng_Latn")] * len(TEXTS))
         model = AutoModelForSeq2SeqLM.from_pretrained(name, **options)

@@ -46,6 +46,7 @@ class Handler(BaseHTTPRequestHandler):
             times = self.server.seen.count(body)
         request = json.loads(body)
         action = self.server.script(request, times)
+        # What the script of the test says: drop the connection, an error code, or an answer.
         if action is ConnectionError:
             self.close_connection = True
             return

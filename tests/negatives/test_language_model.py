@@ -113,6 +113,7 @@ def test_concurrency_is_bounded(server, write):
     running = set()
     most = []
 
+    # The first request takes longer, so that the others overtake it.
     def script(request, times):
         with guard:
             running.add(last(request))
@@ -125,6 +126,7 @@ def test_concurrency_is_bounded(server, write):
     server.script = script
     texts = [f"He sold {i} boats." for i in range(60)]
     _, rows, _ = write(texts, concurrency=3)
+    # Order and number are kept, and never more than three run at once.
     assert rows == [{text: text.upper()} for text in texts]
     assert 2 <= max(most) <= 3
 
@@ -132,6 +134,7 @@ def test_concurrency_is_bounded(server, write):
 def test_errors_that_pass(server, write):
     """500, 429, a dropped connection and a stalled one:
     the same request again, until it is answered."""
+    # What goes wrong with each sentence, in turn.
     trouble = {"0": [500, 503], "1": [429], "2": [ConnectionError], "3": ["stall"]}
 
     def script(request, times):
@@ -147,6 +150,7 @@ def test_errors_that_pass(server, write):
     counts, rows, failed = write(SENTENCES[:5], timeout=1)
     assert len(rows) == 5
     assert not failed
+    # Five sentences, five troubles more, five answers.
     assert counts["requests"] == 5
     assert len(server.seen) == 10
     assert len(server.answered) == 5

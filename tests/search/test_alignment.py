@@ -88,6 +88,7 @@ def cheapest(n: int, m: int, largest: int, price) -> list[tuple[range, range]]:
         """(price, beads) of the sentences from i and j on."""
         if i == n and j == m:
             return 0.0, []
+        # Every bead that may begin here, with the best rest behind it.
         alignments = []
         for source_count, target_count in bead_sizes(largest):
             k = i + source_count
@@ -167,9 +168,11 @@ def test_a_long_document_with_lost_chapters(lost_chapters):
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
 
+    # Memory below a table of all cells, and every sentence in one bead.
     assert peak < 4 * cells
     assert sentences_of(beads, "sources") == list(range(len(x)))
     assert sentences_of(beads, "targets") == list(range(len(y)))
+    # Pairs without doubt are those of common ideas, and hardly one is missing.
     near_pairs = [bead for bead in beads if bead.is_pair and bead.cost < 0.6]
     for bead in near_pairs:
         assert x_ideas[bead.sources[0]] == y_ideas[bead.targets[0]]

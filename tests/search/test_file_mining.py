@@ -54,6 +54,7 @@ def test_files_give_what_arrays_give(files):
 
     report = mined(files, shard=7)
 
+    # The function for arrays that fit into memory.
     expected = mine(encode(source_lines), encode(target_lines))
     expected_texts = [(source_lines[i], target_lines[j]) for i, j in expected.pairs()]
     scores, sources, targets = zip(*rows(files / "out.tsv"), strict=True)

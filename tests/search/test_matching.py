@@ -31,6 +31,7 @@ def test_bimax_is_the_mean_of_the_best_cosines():
 
     score = bimax(x, y)
 
+    # The definition, over all cosines of two documents.
     cosines = x @ y.T
     expected = (cosines.max(axis=1).mean() + cosines.max(axis=0).mean()) / 2
     assert score == pytest.approx(expected, abs=1e-6)
@@ -177,6 +178,7 @@ def test_crawls_are_matched_by_row(tmp_path):
     names = {
         (source, target) for _, source, target, _ in table_rows(tmp_path / "out" / "pairs.tsv")
     }
+    # The same document stands in another row of the other crawl.
     assert names == {
         ("a.jsonl:1", "b.jsonl:2"),
         ("a.jsonl:2", "b.jsonl:3"),

@@ -107,6 +107,7 @@ def test_equals_the_definition(retrieval, margin, k):
 
     pairs = mine(x, y, k=k, margin=margin, retrieval=retrieval)
 
+    # All scores in a double loop, sorted.
     expected = brute_force(x, y, k, margin, retrieval)
     assert pairs.pairs() == [(i, j) for _, i, j in expected]
     np.testing.assert_allclose(pairs.scores, [score for score, _, _ in expected], atol=1e-5)
@@ -248,6 +249,7 @@ def test_a_flat_index_equals_the_exact_search(hundreds):
 
     flat = mine(x, y, index="Flat", block=90)
 
+    # The search without an index.
     exact = mine(x, y)
     assert flat.pairs() == exact.pairs()
     np.testing.assert_allclose(flat.scores, exact.scores, atol=1e-5)

@@ -100,6 +100,7 @@ def test_collapsed_embeddings_are_searched_exactly():
 
     neighbours = nearest_neighbours(x, y, 4)
 
+    # All cosines in float64; equal ones may come in another order.
     expected = brute_force(x, y, 4)
     np.testing.assert_array_equal(neighbours.scores, expected.scores)
     assert (neighbours.indices == expected.indices).mean() > 0.99
@@ -114,6 +115,7 @@ def test_torch_of_any_float_type_gives_what_numpy_gives(dtype):
     of_torch = nearest_neighbours(x.requires_grad_(), y, 3)
     of_numpy = nearest_neighbours(x_numbers, y, 3)
 
+    # All cosines in float64, of the values that the dtype holds.
     expected = brute_force(x_numbers, y.double(), 3)
     np.testing.assert_array_equal(of_torch.indices, expected.indices)
     np.testing.assert_array_equal(of_numpy.indices, expected.indices)
@@ -125,6 +127,7 @@ def test_sparse_rows_give_what_dense_rows_give():
 
     of_sparse = mutual_neighbours(x, y, 4)
 
+    # The same rows as a dense matrix.
     of_dense = mutual_neighbours(x.toarray(), y.toarray(), 4)
     for neighbours, expected in zip(of_sparse, of_dense, strict=True):
         np.testing.assert_array_equal(neighbours.indices, expected.indices)
@@ -147,6 +150,7 @@ def test_rows_of_any_size_keep_their_direction():
 
     neighbours = nearest_neighbours(scale * x, x, 2)
 
+    # The rows before they were scaled.
     expected = nearest_neighbours(x, x, 2)
     np.testing.assert_array_equal(neighbours.indices, expected.indices)
 

@@ -22,6 +22,7 @@ def test_neighbours_are_those_of_the_fast_search(rows):
 
     scores, indices = nearest_rows(unit_vectors(x, "x"), unit_vectors(y, "y"), 3)
 
+    # The package's search by faiss.
     fast = nearest_neighbours(x, y, 3)
     np.testing.assert_array_equal(indices, fast.indices)
     np.testing.assert_array_equal(scores, fast.scores)
@@ -44,6 +45,7 @@ def test_best_rows_are_those_of_the_fast_search(rows, margin):
 
     best = best_rows(unit_vectors(x, "x"), unit_vectors(pool, "y"), margin, k=4)
 
+    # The package's search, for the same margin.
     np.testing.assert_array_equal(best, best_matches(x, pool, margin, k=4))
 
 

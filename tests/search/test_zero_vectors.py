@@ -27,6 +27,7 @@ def test_mined_pairs_are_those_of_the_other_rows(sides, block, order):
 
     mined = mine(np.asarray(x, order=order), np.asarray(y, order=order), block=block)
 
+    # Mining without the zero rows; the numbers are those of the whole side.
     alone = mine(x[KEPT], y)
     np.testing.assert_array_equal(mined.sources, KEPT[alone.sources])
     np.testing.assert_array_equal(mined.targets, alone.targets)
@@ -57,6 +58,7 @@ def test_xsim_is_that_of_the_other_pairs(sides, margin):
 
     result = xsim(x, y, margin=margin)
 
+    # xsim without the pairs of a zero vector.
     alone = xsim(x[KEPT], y[KEPT], margin=margin)
     assert (result.errors, result.count, result.left_out) == (alone.errors, 18, 2)
     np.testing.assert_array_equal(result.predictions[KEPT], KEPT[alone.predictions])

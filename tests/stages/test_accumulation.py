@@ -36,6 +36,7 @@ def test_accumulated_batches_weigh_by_their_tokens(make_trainer, toy, toy_tokeni
     first = trainer.data_collator([rows[i] for i in FIRST])
     second = trainer.data_collator([rows[i] for i in SECOND])
     trainer.get_train_dataloader = lambda: WithEpoch([first, second])
+    # The same rows as one batch, in a model with the same weights.
     whole = make_trainer(stage, model=toy.make_model(toy_tokenizer), max_rows=9, **STEP)
     whole.model.load_state_dict(trainer.model.state_dict())
     batch = whole.data_collator([rows[i] for i in FIRST + SECOND])
@@ -44,6 +45,7 @@ def test_accumulated_batches_weigh_by_their_tokens(make_trainer, toy, toy_tokeni
 
     trainer.train()
 
+    # One step of gradient descent on that batch.
     assert logged(trainer) == pytest.approx([loss.item()], rel=1e-4)
     for name, weight in whole.model.named_parameters():
         if weight.grad is not None:

@@ -157,6 +157,7 @@ def test_with_the_tokenizer_of_the_backbone(make_trainer, toy, own, tmp_path, st
         stage, model=model, data=data, tokenizer=tokenizer, extra=extra, max_steps=30
     )
     trainer.train()
+    # It learns, and what was saved embeds as the model in memory.
     losses = [row["loss"] for row in trainer.state.log_history if "loss" in row]
     assert losses[-1] < losses[0]
     trainer.save_model(str(tmp_path / "saved"))

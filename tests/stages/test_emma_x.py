@@ -119,10 +119,13 @@ def step(request, make) -> Step:
     before = copy.deepcopy(model)
     parts, weights = trainer.loss_parts(model, batch)
     assert set(weights.values()) == {1.0}
+    # Which rows are queries: both sides, or the side that was drawn.
     rows = torch.arange(12) if request.param else torch.arange(6) + 6 * batch["side"]
     inputs = (batch["input_ids"][rows], batch["attention_mask"][rows])
+    # Keys: the momentum encoder's, then the queue.
     queue = before.queue[:QUEUED].double().numpy()
     keys = np.concatenate([unit(model.momentum, *inputs), queue])
+    # A text of the same meaning is no stranger, and none is its own key.
     same_meaning = np.zeros((len(rows), len(keys)), dtype=bool)
     if request.param:
         meaning = batch["target_key"].repeat(2).numpy()

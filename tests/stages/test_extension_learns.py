@@ -152,6 +152,7 @@ def test_a_small_student_takes_the_teachers_place(
 
     trainer.train()
 
+    # The loss has nearly gone, and the decoder reads the student as it reads the teacher.
     losses = losses_of(trainer, "mse_loss")
     assert losses[-1] < losses[0] / 50
     after = errors_of(trainer.model)

@@ -87,11 +87,13 @@ def one_graph_gradients(trainer, batch) -> tuple[float, dict[str, torch.Tensor]]
     embeddings = {}
     total = 0.0
     for chunk in trainer.chunks(batch):
+        # Caching encodes a chunk twice with the same random numbers; the first time is thrown away.
         state = RandomState(torch.device("cpu"))
         trainer.encoded(trainer.model, chunk.inputs, alone=True)
         with state.again():
             rows, parts, weights = trainer.encoded(trainer.model, chunk.inputs)
         embeddings.update(zip(chunk.texts.tolist(), rows, strict=True))
+        # Each part counts by its share of the whole batch.
         shares = {}
         for name, weight in weights.items():
             shares[name] = weight * trainer.share(name, chunk.inputs, items)
@@ -117,6 +119,7 @@ def test_gradients_with_dropout_are_those_of_one_graph(cached_trainer, stage):
 
     loss, cached = cached_gradients(trainer, batch)
 
+    # One graph of all chunks, with the same random numbers.
     assert loss == pytest.approx(expected_loss, rel=1e-6)
     assert_same_gradients(cached, expected)
 
@@ -149,6 +152,7 @@ def test_gradients_without_dropout_are_those_of_the_whole_batch(cached_trainer, 
 
     _, cached = cached_gradients(trainer, batch)
 
+    # One backward pass over the whole batch.
     assert_same_gradients(cached, expected)
 
 
@@ -188,6 +192,7 @@ def test_speech_in_chunks_has_the_gradients_of_the_whole_batch(speech_trainer):
 
     _, cached = cached_gradients(speech_trainer, batch)
 
+    # One backward pass over the whole batch, in float64.
     assert_same_gradients(cached, expected)
 
 

@@ -121,6 +121,7 @@ def test_alignment_is_the_mean_squared_difference(trainer, batch):
 
     parts, _ = trainer.loss_parts(trainer.model, batch)
 
+    # The formula in torch, on the embeddings of the clean texts.
     expected = (source - target).square().mean().item()
     assert parts["alignment"].item() == pytest.approx(expected, rel=1e-4)
 
@@ -131,6 +132,7 @@ def test_masked_tokens_are_read_with_the_vector_of_the_other_side(trainer, batch
 
     parts, _ = trainer.loss_parts(trainer.model, batch)
 
+    # Cross-entropy by hand, with the vector of the other language in front of the tokens.
     if side == "source":
         expected = unmasking_by_hand(trainer, batch, range(N), target)
     else:
@@ -151,6 +153,7 @@ def test_koleo_is_over_different_texts_of_each_side(trainer, batch):
     parts, _ = trainer.loss_parts(trainer.model, batch)
 
     assert batch["target_key"][0] == batch["target_key"][1]
+    # The formula in NumPy; a text that occurs twice counts once.
     expected = (koleo(source) + koleo(target[1:])) / 2
     assert parts["koleo"].item() == pytest.approx(expected, rel=1e-3)
 
@@ -275,6 +278,7 @@ def test_contrastive_alignment(aligned):
 
     parts, weights = aligned.loss_parts(aligned.model, batch)
 
+    # Cross-entropy in both directions, over the cosines.
     logits = 10 * source @ target.T
     diagonal = torch.arange(4)
     both = F.cross_entropy(logits, diagonal) + F.cross_entropy(logits.T, diagonal)
@@ -378,6 +382,7 @@ def test_what_a_run_saves_opens_as_a_sentence_transformer(request, place, start,
 
     opened = SentenceTransformer(str(place / "out"), device="cpu")
 
+    # The library opens the same folder.
     expected = any_encoder(str(place / "out"), dtype="fp32")(texts, "fra_Latn")
     np.testing.assert_allclose(opened.encode(texts, **prompt), expected, atol=1e-5)
     assert opened.tokenizer.mask_token == "<mask>"

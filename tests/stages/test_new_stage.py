@@ -75,6 +75,7 @@ def test_a_resumed_run_ends_as_an_unbroken_one(recipe, tmp_path, train_stopped):
         any_encoder(str(tmp_path / name), dtype="fp32")(texts, "fra_Latn")
         for name in ("whole", "out")
     ]
+    # The run that was not stopped.
     np.testing.assert_array_equal(*both)
 
 

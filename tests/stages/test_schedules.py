@@ -156,6 +156,7 @@ def test_evaluation_is_that_of_numpy(toy, toy_tokenizer, make_trainer, negatives
 
     assert model.training
     model.eval()
+    # A search in NumPy over the embeddings of the trained model.
     plain = numpy_xsim(model, toy_tokenizer, rows)
     hard = numpy_xsim(model, toy_tokenizer, rows[:60])
     with_negatives = numpy_xsim(model, toy_tokenizer, rows[:60], negatives)

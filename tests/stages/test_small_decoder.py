@@ -47,6 +47,7 @@ def test_loss_is_over_known_labels(make_trainer, toy, toy_tokenizer, toy_data):
         keys = {k: whole[k] for k in ("input_ids", "attention_mask")}
         logits = model(**keys, decoder_input_ids=ids).logits.double()
         loss = trainer.compute_loss(trainer.model, batch).item()
+    # Label by label, over those in the small vocabulary.
     total, count = 0.0, 0
     for row, labels in zip(logits, whole["labels"].tolist()):
         for position, label in zip(row, labels):
@@ -69,6 +70,7 @@ def test_languages_that_it_cannot_name(english_only):
         rf"this decoder knows the first {used} tokens only and not the name of the target language"
     )
     other = next(lang for lang in LANGUAGE_NAMES if max(tokenizer.decoder_prompt_ids(lang)) >= used)
+    # One language's name is in the small vocabulary, the other's is not.
     known, unknown = (tokenizer.decoder_prompt_ids(lang) for lang in ("eng_Latn", other))
     assert max(known) < used <= max(unknown)
     embedding = torch.randn(2, 32)
@@ -77,6 +79,7 @@ def test_languages_that_it_cannot_name(english_only):
         isinstance(text, str)
         for text in translate(model, tokenizer, embedding.numpy(), max_new_tokens=3)
     )
+    # Neither decoder writes a language that it cannot name.
     for call in (
         lambda: greedy_decode(model.decoder, embedding, unknown),
         lambda: translate(model, tokenizer, ["one cat"], "eng_Latn", other, num_beams=1),

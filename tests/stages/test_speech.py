@@ -127,6 +127,7 @@ def test_frozen_layers_keep_their_weights_and_the_statistics_of_batch_norm(
         }
     train_recipe(recipe("first", shape=shape, max_steps=1, save_steps=1))
     start = dict(model_name_or_path=str(tmp_path / "first"), shape=None, frozen_layers=frozen)
+    # What two steps change.
     train_recipe(recipe("second", **start, max_steps=2))
     before, after = (
         load_speech_encoder(tmp_path / n, dtype="fp32")[0].state_dict() for n in ("first", "second")
@@ -136,6 +137,7 @@ def test_frozen_layers_keep_their_weights_and_the_statistics_of_batch_norm(
     of_layers = {
         name: found[1] for name in changed if (found := re.match(r"audio\..*?layers\.(\d)", name))
     }
+    # Layers that learn change with their statistics; frozen ones keep both.
     assert {*of_layers.values()} == {*layers}
     means = [name for name in before if name.endswith("running_mean")]
     assert len(means) == (2 if kind == "seamless_m4t" else 0)
@@ -149,6 +151,7 @@ def test_contrastive_loss_with_candidates_of_the_training_data():
     rng = np.random.default_rng(0)
     texts = rng.normal(size=(9, 4)).astype(np.float32)
     speech_vectors = rng.normal(size=(3, 4)).astype(np.float32)
+    # Row 7 says in English what row 0 says, so it is never a negative of it.
     rows = Dataset.from_dict(
         {"text": [f"own {n}" for n in range(9)], "english": list("abcdefga") + [None]}
     )
@@ -164,6 +167,7 @@ def test_contrastive_loss_with_candidates_of_the_training_data():
     have = trainer.contrastive(
         torch.from_numpy(speech_vectors), trainer.target(index), inputs
     ).item()
+    # The same draw again.
     torch.manual_seed(1)
     drawn = torch.randint(9, (50,)).numpy()
     meanings = np.array(list("abcdefga") + ["own 8"])
@@ -171,6 +175,7 @@ def test_contrastive_loss_with_candidates_of_the_training_data():
     def unit(rows):
         return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
+    # Both directions as loops over the rows.
     cosines = 3.0 * unit(speech_vectors) @ unit(texts).T
     losses = []
     for row in range(3):

@@ -210,6 +210,7 @@ def test_contrastive_total_by_hand(make_trainer):
 
     loss = trainer_loss(trainer, batch)
 
+    # Both losses in NumPy, with the weights of the recipe.
     alignment = contrastive(embedding[:N], embedding[N:], keys)
     expected = 0.07 * alignment + 2.0 * translation(logits, batch["labels"])
     assert loss == pytest.approx(expected, rel=1e-5)
@@ -225,6 +226,7 @@ def test_a_guide_filters_negatives(make_trainer, guide):
 
     loss = trainer_loss(trainer, batch)
 
+    # NumPy's loss with the filter; without it the figure would be another.
     expected = contrastive(embedding[:N], embedding[N:], keys, guide=of_rows, radius=0.9)
     assert loss == pytest.approx(expected, rel=1e-5)
     unfiltered = contrastive(embedding[:N], embedding[N:], keys)
@@ -311,6 +313,7 @@ def test_parts_of_stage_3_are_logged_beside_its_total(with_negatives):
 
     assert set(parts) == set(PARTS["hard_negatives"])
     assert set(weights) == {"total_contrastive", "translation"}
+    # The contrastive loss in NumPy.
     expected = contrastive(embedding[:N], embedding[N : 2 * N], keys)
     assert parts["contrastive"].item() == pytest.approx(expected, rel=1e-5)
 
@@ -344,6 +347,7 @@ def test_a_decoder_fraction_is_of_the_first_rows(half_decoded):
     parts, _ = trainer.loss_parts(trainer.model, batch)
 
     assert len(batch["labels"]) == N // 2
+    # NumPy's loss over the rows that the decoder reads.
     expected = translation(logits, batch["labels"])
     assert parts["translation"].item() == pytest.approx(expected, rel=1e-5)
 
@@ -354,6 +358,7 @@ def test_every_row_is_in_the_contrastive_part_of_a_decoder_fraction(half_decoded
 
     parts, _ = trainer.loss_parts(trainer.model, batch)
 
+    # NumPy's loss over all rows.
     expected = contrastive(embedding[:N], embedding[N:], batch["target_key"].numpy())
     assert parts["contrastive"].item() == pytest.approx(expected, rel=1e-5)
 

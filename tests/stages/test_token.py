@@ -33,6 +33,7 @@ def test_total_is_eq_13(toy, toy_tokenizer, make_trainer, weight):
     )
     batch = trainer.data_collator([trainer.train_dataset[i] for i in range(ROWS)])
 
+    # The loss of the trainer.
     with torch.no_grad():
         loss = trainer.compute_loss(student, batch).item()
 
@@ -42,6 +43,7 @@ def test_total_is_eq_13(toy, toy_tokenizer, make_trainer, weight):
         )
     embeddings = output.sentence_embedding.double().numpy()
     states = output.last_hidden_state.double().numpy()
+    # Equation 13, pair by pair in float64: the teacher's vectors, and the tokens behind the prompt.
     special = set(toy_tokenizer.all_special_ids)
     expected = []
     for row in range(ROWS):

@@ -14,6 +14,7 @@ from datasets import Dataset
 from hf_echo.data.documents import TASK_COLUMNS, TokenizedDocuments
 from hf_echo.data.speech.batches import SpeechRows, audio_lengths
 from hf_echo.data.tokenized import tokenize_parallel
+from hf_echo.inference.embedding_store import frozen_embeddings
 from hf_echo.modeling import EchoAudioFeatureExtractor, EchoSpeechEncoder
 from hf_echo.stages import DevSet, emma_x, mexma, speech
 from hf_echo.stages.spectrum.sentences import SentencesConfig, SentencesTrainer
@@ -96,6 +97,7 @@ def build_speech(world: int, options: dict):
     """Both losses of the stage `speech`, on batches that the processes pad to different lengths."""
     rows = speech_toy.speech(42)
     config = new_config(speech_toy.SHAPE | {"embedding_size": 16})
+    # Without dropout both processes compute what one would.
     torch.manual_seed(5)
     for name in (
         "hidden_dropout",
@@ -201,11 +203,29 @@ def train_and_resume(toy, out: Path, prepare) -> None:
         trainer.save_model(str(out / name))
 
 
+def embed_as_rank(toy, out: Path) -> None:
+    """Write the texts that this process encoded, and the embeddings that it reads."""
+    # What is not a plain run.
+    encoded_texts = []
+
+    def encode(texts: list[str], lang: str) -> np.ndarray:
+        encoded_texts.extend((lang, text) for text in texts)
+        return np.array([[len(text), ord(text[0])] for text in texts], np.float32)
+
+    rank = torch.distributed.get_rank()
+    data = toy.dataset()
+    sides = frozen_embeddings(data, encode, "m", out / "store", by_all_ranks=True)
+    rows = [side[np.arange(len(data))] for side in sides]
+    torch.save({"texts": encoded_texts, "rows": rows}, out / f"embeddings-{rank}.pt")
+
+
 def train_one(run: str, toy, out: Path) -> None:
     """Train a run of `build`, or one under FSDP, with checkpointing, or stopped;
     or compute losses of gathered rows."""
     if run == "gather":
         of_this_process(out / "gather.pt")
+    elif run == "embeddings":
+        embed_as_rank(toy, out)
     elif run == "resumed":
         train_and_resume(toy, out / run, lambda trainer: None)
     elif run == "fsdp_resumed":

@@ -29,9 +29,11 @@ def world_files(toy, toy_tokenizer, tiny_bert, tmp_path_factory):
     folder = tmp_path_factory.mktemp("world")
     for seed, name in enumerate(("model", "other")):
         toy.save(folder / name, toy.make_model(toy_tokenizer, seed=seed, **FLAT), toy_tokenizer)
+    # A tokenizer of two other languages.
     foreign = [toy.say(m, lang) for m in toy.MEANINGS for lang in ("fra_Latn", "rus_Cyrl")]
     tokenizer = train_tokenizer(foreign, 320, max_length=64, progress=False)
     tokenizer.save_pretrained(folder / "tokenizer")
+    # Texts and pairs, and an encoder made of a BERT.
     english = []
     pairs = []
     for meaning in toy.split("train")[:40]:

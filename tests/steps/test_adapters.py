@@ -119,6 +119,7 @@ def test_two_adapters_on_one_base(adapter_recipe, base, tmp_path):
         both.load_adapter(str(tmp_path / name), name)
     for name in ("first", "second"):
         both.set_adapter(name)
+        # The adapter opened by itself.
         alone = AutoModel.from_pretrained(tmp_path / name, dtype=torch.float32)
         torch.testing.assert_close(embeddings(both, base), embeddings(alone, tmp_path / name))
 
@@ -129,6 +130,7 @@ def test_the_next_stage_starts_from_a_merged_adapter(adapter_recipe, recipe, cau
     trainer = caught(recipe("next", "contrastive", **start))
     adapted = AutoModel.from_pretrained(tmp_path / "adapted", dtype=torch.float32)
     have = embeddings(trainer.model.encoder, tmp_path / "adapted")
+    # The adapter on its base, before it was merged.
     torch.testing.assert_close(
         have, embeddings(adapted, tmp_path / "adapted"), atol=1e-5, rtol=1e-4
     )

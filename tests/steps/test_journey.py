@@ -31,6 +31,7 @@ def journey(world, recipe):
     folders = {}
     for name in ("model", "tokenizer", "0_swap", "1_prune", "2_contrastive", "3_average"):
         folders[name] = str(world / name)
+    # Each step reads what the one before it wrote.
     swap = dict(operation="swap_tokenizer", model=folders["model"], tokenizer=folders["tokenizer"])
     prune = dict(operation="prune", model=folders["0_swap"], shape=NARROW)
     average = dict(
@@ -276,6 +277,7 @@ def test_the_card_of_echo_nano_shows_its_figures(card_with_figures):
         "9 times as fast",
         "nearest of 30,000",
     ]
+    # Every line stands in the card as it is written here.
     missing = [line for line in lines if line not in card_with_figures]
     assert not missing
     assert "nine" not in card_with_figures

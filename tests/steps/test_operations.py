@@ -269,6 +269,7 @@ def test_a_failure_leaves_an_earlier_result(world, full_disk):
     full_disk(case(world, "average", share=0.9), fresh=True)
 
     after = load_file(world / "1_average" / "model.safetensors")
+    # The weights of the run that succeeded.
     torch.testing.assert_close(after, before, atol=0, rtol=0)
 
 

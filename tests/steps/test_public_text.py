@@ -56,6 +56,7 @@ def words(tmp_path, monkeypatch):
     """The only public source: a repository of two pairs on this machine."""
     place = tmp_path / "host" / "me" / "words"
     place.mkdir(parents=True)
+    # A git repository with two pairs, which may be fetched in part.
     (place / "pairs.tsv").write_text("Good morning.\tBonjour.\nSee you.\tA bientot.\n")
     subprocess.run([*GIT, "init", "--quiet", place], check=True)
     subprocess.run([*GIT, "-C", place, "config", "uploadpack.allowFilter", "true"], check=True)
@@ -73,6 +74,7 @@ def words(tmp_path, monkeypatch):
             english, french = line.split("\t")
             yield False, "eng_Latn", english, "fra_Latn", french
 
+    # It replaces the table of public sources.
     repository = GitRepository("me/words", commit.stdout.strip(), host=f"file://{tmp_path}/host/")
     words = Source(
         "words", "words", "permissive", "CC0 1.0", (repository,), read, PAIR_COLUMNS, None, "", ""

@@ -109,6 +109,7 @@ def test_an_adapter_of_4_bits_is_released_with_its_whole_base(qlora_recipe, tmp_
     adapted = AutoModel.from_pretrained(tmp_path / "adapted", dtype=torch.float32)
     release = release_checkpoint(tmp_path / "adapted", tmp_path / "release")
     merged = AutoModel.from_pretrained(release, dtype=torch.float32)
+    # The adapter on its base of 4 bits.
     torch.testing.assert_close(
         embeddings(merged, release), embeddings(adapted, tmp_path / "adapted"), atol=1e-5, rtol=1e-4
     )

@@ -309,6 +309,7 @@ def test_a_dry_run_of_an_encoder_alone_needs_no_decoder(recipe, place):
     )
     report = dry_run(path)
 
+    # Matrices and biases of a BERT layer, counted by hand.
     attention = 4 * (32 * 32 + 32)
     feed_forward = 32 * 64 + 64 + 64 * 32 + 32
     norms = 2 * 2 * 32

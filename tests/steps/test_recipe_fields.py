@@ -42,11 +42,13 @@ def test_language_batches_hold_one_pair_of_languages(toy, start, pairs, caught, 
     values |= dict(train_data=pairs, batch_by="languages", max_steps=2, save_strategy="no")
     path = write_recipe("out", **values, load_best_model_at_end=False, eval_strategy="no")
     trainer = caught(path)
+    # Each group of the sampler holds one language.
     groups = trainer.get_train_dataloader().batch_sampler.groups
     languages = np.array([row["source_lang"] for row in toy.parallel_rows()])
     assert {tuple(set(languages[groups == g])) for g in set(groups.tolist())} == {
         (lang,) for lang in set(languages)
     }
+    # The decoder has the first 300 tokens alone.
     model = trainer.model
     assert model.decoder.lm_head.weight.shape == (300, 32)
     assert model.config.vocab_size == 400
@@ -67,6 +69,7 @@ def other(toy, toy_tokenizer, tmp_path):
 def test_shape_of_the_decoder(toy_tokenizer):
     own = {"decoder_layers": 1, "decoder_vocab_size": 300}
     config = new_config(SHAPE | own, toy_tokenizer)
+    # The encoder is that of the shape; the decoder differs where the recipe says so.
     assert (config.num_hidden_layers, config.intermediate_size, config.vocab_size) == (2, 64, 400)
     decoder = config.decoder
     assert (decoder.num_hidden_layers, decoder.intermediate_size, decoder.vocab_size) == (
@@ -74,8 +77,10 @@ def test_shape_of_the_decoder(toy_tokenizer):
         64,
         300,
     )
+    # Without fields of its own it is as the encoder.
     same = new_config(SHAPE, toy_tokenizer).decoder
     assert (same.num_hidden_layers, same.intermediate_size, same.vocab_size) == (2, 64, 400)
+    # The configuration comes back from JSON with both sizes.
     model = EchoForTranslation(EchoConfig.from_dict(json.loads(config.to_json_string())))
     matrices = model.decoder.lm_head.weight, model.encoder.backbone.embed_tokens.weight
     assert [matrix.shape for matrix in matrices] == [(300, 32), (400, 32)]
@@ -97,6 +102,7 @@ def test_another_decoder(toy, other, toy_tokenizer, tmp_path, kind, start):
     joined = start_model(
         ModelArguments(**arguments, decoder=str(tmp_path / kind)), toy_tokenizer, ["fra_Latn"]
     )
+    # The decoder is that of the other model, the encoder that of a start without it.
     for name, weight in joined.decoder.state_dict().items():
         assert torch.equal(weight, other.decoder.state_dict()[name]), name
     for name, weight in joined.encoder.state_dict().items():

@@ -27,6 +27,7 @@ def test_a_run_records_what_its_recipe_says(recipe, place, monkeypatch):
         "shape",
         "vocab_size",
     }
+    # What decides the result is there; secrets and what only this machine needs is not.
     assert written <= set(said)
     assert not {
         "hub_token",
@@ -34,6 +35,7 @@ def test_a_run_records_what_its_recipe_says(recipe, place, monkeypatch):
         "logging_first_step",
         "eval_strategy",
     } & set(said)
+    # Paths are relative.
     assert said["train_data"] == "train.tsv"
     assert str(place) not in json.dumps(said)
 

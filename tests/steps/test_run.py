@@ -352,6 +352,7 @@ def test_script_in_two_processes(recipe, place):
         bf16=False,
     )
     two = recipe("two", "contrastive", max_rows=16, **options)
+    # One process with batches twice as large.
     train_recipe(recipe("one", "contrastive", max_rows=32, **options))
 
     root = Path(__file__).parents[2]
@@ -360,5 +361,6 @@ def test_script_in_two_processes(recipe, place):
     environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
     python(*torchrun, *scripts, two, env=environment, timeout=300)
 
+    # The weights of that run.
     assert json.loads((place / "two" / "recipe.json").read_text())["finished"]
     torch.testing.assert_close(weights(place / "two"), weights(place / "one"), atol=1e-5, rtol=0)

@@ -59,6 +59,7 @@ def measured(tmp_path, teacher, dev):
 def test_the_step_measures_xsimpp(measured, teacher, dev):
     """Against a count in numpy: French is wrong where another English sentence or a hard negative
     is nearer."""
+    # A search in NumPy over English sentences and their negatives.
     texts = {lang: [] for lang in (ENGLISH, FRENCH)}
     for row in load_nway(dev):
         texts[row["lang"]].append(row["text"])

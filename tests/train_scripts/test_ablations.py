@@ -81,6 +81,7 @@ def test_markdown_has_the_mean_of_the_seeds_beside_both_orders():
     lines = ablations.as_markdown({"a table": rows}).splitlines()
 
     assert lines[0] == "### a table"
+    # Means of two seeds with both values, the order, and the paper's figures with their order.
     assert lines[4] == "| with | 1.5 (1.0 2.0) | 21.0 (20.0 22.0) | 1 / 2 | 4.0 / 30.0 | 1 / 1 |"
     assert lines[5] == "| without | 4.0 (3.0 5.0) | 26.0 (25.0 27.0) | 2 / 1 | 5.0 / 20.0 | 2 / 2 |"
 
@@ -133,6 +134,7 @@ def omnilingual(toy_folders, corpora, tmp_path_factory):
             "save_strategy": "no",
         },
     }
+    # The data of the journey, from the two small corpora.
     kind["data"] = {
         "recipe": "echo-nano/00_data",
         "overrides": {
@@ -154,6 +156,7 @@ def omnilingual(toy_folders, corpora, tmp_path_factory):
             "most": 1,
         },
     }
+    # Every stage takes two steps.
     release = str(toy_folders["release"])
     fields = {"max_steps": 2, "learning_rate": 1e-3}
     kind["teacher"] = {"recipe": "nano-omni/2_small", "overrides": fields | {"teacher": release}}
@@ -205,6 +208,7 @@ def test_adaptation_is_a_step_that_a_row_may_leave_out(omnilingual, adapted):
 def test_a_row_gives_the_same_figures_again(omnilingual, adapted):
     again = omnilingual.figures({"vocabulary": 380}, seed=0)
 
+    # The first run, but for what depends on the clock.
     speeds = [name for name in adapted if name.endswith("/s")]
     assert {name: again[name] for name in again if name not in speeds} == pytest.approx(
         {name: adapted[name] for name in adapted if name not in speeds}

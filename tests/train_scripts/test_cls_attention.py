@@ -67,6 +67,7 @@ LENGTHS = (5, 9, 7)
 
 def test_entropy_is_the_loop_over_texts(model):
     data = batch(*LENGTHS)
+    # Entropy head by head and text by text; three texts.
     heads = np.zeros((3, 4))
     for layer, weights in enumerate(attentions_of(model, data)):
         for head in range(4):
@@ -87,6 +88,7 @@ def test_entropy_does_not_depend_on_batches(model):
     for row, length in enumerate(LENGTHS):
         single.append({name: value[row : row + 1, :length] for name, value in whole.items()})
     one_by_one = cls_attention_entropy(model, iter(single))["heads"]
+    # All texts in one batch, with padding.
     np.testing.assert_allclose(
         one_by_one, cls_attention_entropy(model, [whole])["heads"], rtol=1e-5
     )
@@ -170,6 +172,7 @@ def test_weights_of_the_plot_are_the_mean_over_heads_of_the_words(model, side):
     weights = attention_on_words(model, [batch(*lengths, side=side)], words)
 
     for text, length in enumerate(lengths):
+        # The attention of the first token to the words, averaged by hand.
         mean = last[text, :, 0, 1 : length - 1].mean(0).numpy()
         np.testing.assert_allclose(weights[text], mean / mean.sum(), rtol=1e-4)
 
@@ -216,6 +219,7 @@ def test_any_encoder_of_transformers_has_two_poolings(bert):
 
     trained, uniform = both_poolings(bert, [data])
 
+    # The first state, and the mean of the states of the short text.
     np.testing.assert_allclose(trained, states[:, 0], rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(uniform[1], states[1, :3].mean(0), rtol=1e-5, atol=1e-6)
 
@@ -235,6 +239,7 @@ def test_trained_pooling_is_the_models(model, side):
 @pytest.mark.parametrize("side", ["left", "right"])
 def test_uniform_pooling_is_the_model_set_to_mean(model, side):
     data = batch(*LENGTHS, side=side)
+    # The same weights with the pooling of the configuration.
     mean_model = EchoEncoder(
         EchoConfig.from_dict(model.config.to_dict() | {"pooling": "mean"})
     ).eval()

@@ -29,6 +29,7 @@ def languages(count: int = 160) -> list[dict]:
         examples = 10 ** rng.uniform(2, 6)
         fertility = rng.uniform(20, 80)
         family = str(rng.choice(list(FAMILY_ERRORS)))
+        # The formula that the study has to find again.
         xsim = (
             80 - 12 * math.log10(examples) + 0.1 * fertility + FAMILY_ERRORS[family] + rng.normal()
         )
@@ -145,6 +146,7 @@ def script(features_file, tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
     codes = list(LANGUAGES)[:40]
     examples = 10 ** rng.uniform(2, 6, len(codes))
+    # xsim by the formula, and a file of features in another order.
     rows = []
     lines = []
     for code, count in zip(codes, examples):

@@ -111,6 +111,7 @@ class Trained:
             "per_device_train_batch_size": 8,
             "save_strategy": "no",
         }
+        # A minute-sized run, measured before and after.
         self.trainer = sat.SegmenterTrainer(
             model,
             sat.segmenter_arguments(folder / "run", **options, disable_tqdm=True),
@@ -181,6 +182,7 @@ def test_loss_is_smoothed_binary_cross_entropy(trained):
             .numpy()
         )
         loss = trainer.compute_loss(trainer.model, batch).item()
+    # The cross-entropy in NumPy, with labels smoothed by 0.001.
     labels = batch["labels"].numpy()
     p = 1 / (1 + np.exp(-logits))
     target = labels * 0.999 + 0.0005
@@ -268,6 +270,7 @@ def test_count_consistency_is_the_spread_about_the_mean_of_languages():
 
     result = report.count_consistency(PARAGRAPHS, at_every_word)
 
+    # Sentences of each paragraph and language, less those of the mean.
     assert result.std == pytest.approx(np.sqrt((difference**2).mean()))
     assert result.mean == {"eng_Latn": -0.5, "fra_Latn": -0.5, "deu_Latn": 1.0}
 
@@ -302,6 +305,7 @@ def test_a_faithful_round_trip_has_full_bleu():
 
 def test_round_trip_bleu_is_sacrebleus():
     cut_twice = ["Un chat dort dans la Un chien court dans le"] * 2
+    # sacrebleu on what a translator that forgets words makes of it.
     by_hand = BLEU(tokenize="13a").corpus_score(cut_twice, [FRENCH["fra_Latn"]])
 
     row = report.round_trip_bleu(FRENCH, rule_segmenter, forgetful).rows[0]

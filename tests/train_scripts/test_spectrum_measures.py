@@ -116,6 +116,7 @@ def test_precisions_of_a_rebuild_by_hand():
 
     row = rebuild_bleu(written, references, [2]).rows[0]
 
+    # Five of seven words and three of six pairs of words stand in the reference.
     assert row["bleu1"] == pytest.approx(100 * 5 / 7)
     assert row["bleu2"] == pytest.approx(100 * 3 / 6)
 

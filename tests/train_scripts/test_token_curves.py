@@ -64,6 +64,7 @@ def test_tags_go_where_the_links_go():
     train, test = token_curves.projected([german, english])
     _, german_test = token_curves.projected([english, german])
 
+    # Tags go from the English words along the links, whichever side English is on.
     assert train == [
         {
             "tokens": ["he", "met", "Anna", "there", "in", "1742"],
@@ -147,6 +148,7 @@ def test_curves_show_what_was_learnt(toy, run_folder, start, alignment_file, tmp
     first, same_as_first, trained = (
         {name: row[name] for name in token_curves.CURVES} for row in rows
     )
+    # Step 2 has learnt nothing yet; step 10 has.
     assert first == pytest.approx(same_as_first)
     assert trained["xsim++"] < 40 < first["xsim++"]
     assert trained["AER"] < first["AER"]

@@ -47,6 +47,7 @@ def test_windows(toy_tokenizer, texts):
 def test_vectors_equal_numpy(toy_tokenizer, texts):
     vectors = train_auxiliary(texts, toy_tokenizer, dim=400, window=3, min_count=10)
 
+    # PPMI from a double loop over the tokens, and NumPy's decomposition of it.
     pair_counts, token_counts = double_loop(toy_tokenizer, texts, 3)
     matrix = np.zeros((len(toy_tokenizer), len(toy_tokenizer)))
     for (left, right), count in pair_counts.items():

@@ -194,6 +194,7 @@ def test_a_recipe_is_the_command(succeeds, hf_echo_cli, recipe, counts, tmp_path
     assert code == 0, err
     assert json.loads(out)["tokens"] == 305
 
+    # The command with the recipe's settings writes the same bytes.
     options = (
         "--vocab-size",
         305,

@@ -91,6 +91,7 @@ def test_counts_equal_a_counter(counts, corpus):
 
 
 def test_totals_are_those_of_the_counters(counts, corpus):
+    # Python's counters over the same texts.
     words_of = expected(corpus, counts.pattern)
     assert len(counts.entries) == len(words_of)
     for entry in counts.entries:
@@ -162,6 +163,7 @@ def test_texts_with_any_white_space_are_split_as_a_whole(tmp_path, pattern):
         "\u180e",
         "\u200b",
     ]
+    # Every other text holds spaces that are no space to Python's split.
     rows = []
     words = Counter()
     for number in range(600):
@@ -173,6 +175,7 @@ def test_texts_with_any_white_space_are_split_as_a_whole(tmp_path, pattern):
 
     counts = count([rows], tmp_path / "c.parquet", pattern=pattern)
 
+    # Whole texts, split by the pattern at once.
     assert as_counters(counts) == {("fra_Latn", "monolingual"): words}
 
 
@@ -226,6 +229,7 @@ def test_balanced_by_hand(tmp_path):
 
     balanced = hand_made(tmp_path).balanced(total=total)
 
+    # Exact fractions, rounded half up.
     half = Fraction(1, 2)
     rounded = {
         word: int(share * total / sum(shares.values()) + half) for word, share in shares.items()

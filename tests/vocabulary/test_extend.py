@@ -99,6 +99,7 @@ def random_case(seed: int) -> Case:
     def word(longest: int) -> str:
         return "".join(rng.choice(letters) for _ in range(rng.randint(1, longest)))
 
+    # Some tokens are made by merges, some are reached by none.
     ids = {"a": 0, "b": 1, "c": 2, "d": 3}
     old_merges = []
     for _ in range(rng.randint(0, 15)):
@@ -110,6 +111,7 @@ def random_case(seed: int) -> Case:
     for _ in range(rng.randint(0, 6)):
         ids.setdefault(word(5), max(ids.values()) + 1)
     rng.shuffle(old_merges)
+    # Tokens that must not come back.
     forbidden = {token for token in ("ab", "abc", "ba") if rng.random() < 0.2 and token not in ids}
     return Case(
         ids=ids,

@@ -53,6 +53,7 @@ def mean_bytes(lang: str) -> float:
 def test_a_byte_tokenizer_has_a_token_a_byte(lang):
     row = report({"bytes": byte_tokenizer()}).get("bytes", lang)
 
+    # A token for each byte: Python counts them.
     used_bytes = set("".join(texts_of(lang)).encode())
     assert row.languages == 1
     assert row.sentences == len(texts_of(lang))

@@ -147,6 +147,7 @@ def smallest(tokenizer: Tokenizer, scores: np.ndarray) -> int:
 
 def test_scores_by_numpy():
     tokenizer = wordpiece()
+    # The root of each token's share, summed over the languages.
     expected = np.zeros(tokenizer.get_vocab_size())
     for texts in TEXTS.values():
         ids = []

@@ -68,6 +68,7 @@ def test_dead_heads_of_bert_go_before_live_ones(kind, embedding_size):
 def test_a_narrow_bert_drops_dead_dimensions():
     model = encoder("bert", embedding_size=None)
     dead = torch.arange(0, 32, 2)
+    # Whatever writes the residual stream writes nothing into its even dimensions.
     with torch.no_grad():
         for module in (
             *layout_of(model).embeddings,
@@ -81,6 +82,7 @@ def test_a_narrow_bert_drops_dead_dimensions():
             for linear in (layer.attention.output, layer.leave):
                 linear.weight[dead], linear.bias[dead] = 0, 0
     small = prune(model, resolve_shape(model.config, shape=CUT))
+    # The odd dimensions stay, in their order.
     assert torch.equal(small.projection.weight[1::2], torch.eye(16))
     assert not small.projection.weight[dead].any()
 

@@ -91,6 +91,7 @@ def test_same_shape_is_the_identity(model, toy, embed, importance, bottleneck):
 
     assert same.decoder is model.decoder
     assert same.bottleneck == bottleneck
+    # The truth is the model itself: nothing is cut, so nothing may change.
     toy.assert_same(same.encoder, model.encoder)
     np.testing.assert_array_equal(embed(same), embed(model))
 
@@ -177,6 +178,7 @@ def test_query_heads_stay_with_their_key_head(toy, toy_tokenizer):
     sizes = dict(num_attention_heads=8, num_key_value_heads=4, head_dim=4, hidden_size=24)
     encoder = toy.make_model(toy_tokenizer, **sizes).encoder
     block = encoder.backbone.layers[0].self_attn
+    # Heads 1, 2 and 6 are the loud ones; two query heads share a key head.
     mark_heads(block.q_proj, 8)
     mark_heads(block.k_proj, 4)
     mark_heads(block.v_proj, 4)
@@ -188,6 +190,7 @@ def test_query_heads_stay_with_their_key_head(toy, toy_tokenizer):
     small = cut(encoder, num_attention_heads=3, num_key_value_heads=3)
 
     block = small.backbone.layers[0].self_attn
+    # By hand: query heads 1, 2, 6 belong to the key heads 0, 1, 3.
     assert heads_of(block.q_proj) == [1, 2, 6]
     assert heads_of(block.k_proj) == [0, 1, 3]
     assert heads_of(block.v_proj) == [0, 1, 3]
@@ -231,6 +234,7 @@ def test_rotary_pairs_turn_as_the_new_ones(source, count):
     pairs = rotary_pairs(source, count)
 
     assert len(set(pairs.tolist())) == count // 2
+    # The nearest old frequency of each new one, searched among all.
     nearest = (new[:, None] - old).abs().min(1).values
     torch.testing.assert_close((new - old[pairs]).abs(), nearest, atol=1e-4, rtol=0)
 

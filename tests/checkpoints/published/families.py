@@ -376,12 +376,14 @@ def write_modules(family: Family, folder: Path) -> None:
         path = f"{number}_{kind}" if number else family.subfolder
         class_name = family.types.get(kind, f"sentence_transformers.models.{kind}")
         entries.append({"idx": number, "name": str(number), "path": path, "type": class_name})
+        # The pooling flags stand one by one, as the library wrote them.
         if kind == "Pooling":
             pooling = {f"pooling_mode_{flag}": True for flag in family.pooling}
             write_json(
                 folder / path,
                 {"word_embedding_dimension": WIDTH, "pooling_mode_mean_tokens": False} | pooling,
             )
+        # A dense layer reads what the module before it wrote.
         if kind == "Dense":
             outputs, bias, activation = family.modules[number - 2]
             sizes = {

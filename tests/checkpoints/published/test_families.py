@@ -64,6 +64,7 @@ def least_cosine(vectors: np.ndarray, expected: np.ndarray) -> float:
 
 def assert_same(converted: SentenceTransformer, original: SentenceTransformer) -> None:
     """Vectors of texts of several lengths, padded, and everything that a user sets or reads."""
+    # Direction and length of the vectors of the published model.
     expected = original.encode(TEXTS)
     vectors = converted.encode(TEXTS)
     assert least_cosine(vectors, expected) >= LEAST_COSINE
@@ -71,6 +72,7 @@ def assert_same(converted: SentenceTransformer, original: SentenceTransformer) -
         np.linalg.norm(vectors, axis=1), np.linalg.norm(expected, axis=1), rtol=1e-3
     )
     some_texts = TEXTS[:8]
+    # Prompts: one by name, one as text, and the two of queries and documents.
     for prompt in ("", "other: "):
         expected = original.encode(some_texts, prompt=prompt)
         assert least_cosine(converted.encode(some_texts, prompt=prompt), expected) >= LEAST_COSINE
@@ -78,6 +80,7 @@ def assert_same(converted: SentenceTransformer, original: SentenceTransformer) -
     assert least_cosine(converted.encode_query(some_texts), query) >= LEAST_COSINE
     document = original.encode_document(some_texts)
     assert least_cosine(converted.encode_document(some_texts), document) >= LEAST_COSINE
+    # What a user sets.
     for name in ("similarity_fn_name", "truncate_dim", "default_prompt_name"):
         assert getattr(converted, name) == getattr(original, name)
     for name, prompt in original.prompts.items():
@@ -105,6 +108,7 @@ def test_auto_model_gives_the_same_vectors_without_a_prompt(family):
     batch = tokenizer(TEXTS, padding=True, truncation=True, return_tensors="pt")
     with torch.inference_mode():
         vectors = model(**batch).sentence_embedding.numpy()
+    # The vectors of the published model, by sentence-transformers.
     expected = family.original.encode(TEXTS, prompt="")
     assert least_cosine(vectors[:, : expected.shape[1]], expected) >= LEAST_COSINE
 

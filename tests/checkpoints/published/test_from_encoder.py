@@ -200,6 +200,7 @@ def test_a_causal_model_can_be_a_start_that_reads_in_both_directions(causal, run
     rows = torch.tensor([[0, 4, 5, 2], [0, 4, 5, 6]])
     with torch.inference_mode():
         first_states = model(rows).last_hidden_state[:, 0]
+    # The rows differ in the last token alone: the first token sees it, as no causal model would.
     assert not torch.allclose(first_states[0], first_states[1])
     assert model.config.pooling == "last"
     assert model.config.sentence_transformer is None
@@ -358,6 +359,7 @@ def test_smollm2(tmp_path):
     out = convert_encoder(file, tmp_path / "out")
 
     vector = any_encoder(str(out), dtype="fp32")([text, text * 3], "eng_Latn")[0]
+    # transformers opens the file, with a mask that hides nothing.
     exact = dict(gguf_file=file.name, dtype=torch.float32, attn_implementation="eager")
     model = AutoModel.from_pretrained(file.parent, **exact)
     tokenizer = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)

@@ -208,6 +208,7 @@ def test_beams_are_those_of_the_formulas(pipe, ids, sonar_toy, beams, expected):
         sentence_embedding=vectors, decoder_input_ids=torch.tensor([prompt] * 3), **SIX_TOKENS
     )
 
+    # A beam search written out, over the formulas of fairseq2.
     assert generated[:, 2:].tolist() == [sonar_toy.in_nllb_order(beam) for beam in beams]
 
 

@@ -32,8 +32,10 @@ def fairseq2_weights() -> Weights:
         draw(f"{name}.weight", out, inner)
         draw(f"{name}.bias", out)
 
+    # Frontend: norm and projection of the joined frames.
     norm("encoder_frontend.post_extract_layer_norm", FRAME)
     linear("encoder_frontend.model_dim_proj", WIDTH, FRAME)
+    # Conformer: two half feed-forward layers around attention and convolution.
     for i in range(LAYERS):
         block = f"encoder.layers.{i}"
         for part in (
@@ -59,6 +61,7 @@ def fairseq2_weights() -> Weights:
         draw(f"{block}.conv.batch_norm.running_mean", WIDTH)
         weights[f"{block}.conv.batch_norm.running_var"] = 0.5 + torch.rand(WIDTH, generator=random)
         weights[f"{block}.conv.batch_norm.num_batches_tracked"] = torch.tensor(7)
+    # Pooling: a decoder of one query, then the projection.
     norm("layer_norm")
     draw("encoder_pooler.decoder_frontend.embed.weight", WIDTH, WIDTH)
     for i in range(POOLER_LAYERS):
@@ -112,6 +115,7 @@ def fairseq_weights() -> Weights:
     }
     renamed["decoder.embed_positions._float_tensor"] = torch.zeros(1)
     for name, tensor in fairseq2_weights().items():
+        # The conformer moves below `w2v_model`, and its parts get fairseq's names.
         if name.startswith("layer_norm."):
             name = f"encoder.w2v_model.encoder.{name}"
         elif name.startswith("encoder.layers."):

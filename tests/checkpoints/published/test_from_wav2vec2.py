@@ -36,6 +36,7 @@ def fairseq2_weights() -> dict[str, torch.Tensor]:
         weights[f"{name}.weight"] = draw(out, inner)
         weights[f"{name}.bias"] = draw(out)
 
+    # Convolutions over the samples, and the projection to the width.
     for i, kernel in enumerate(KERNELS):
         name = f"encoder_frontend.feature_extractor.layers.{i}"
         weights[f"{name}.conv.weight"] = draw(CHANNELS, CHANNELS if i else 1, kernel)
@@ -43,9 +44,11 @@ def fairseq2_weights() -> dict[str, torch.Tensor]:
         norm(f"{name}.layer_norm", CHANNELS)
     norm("encoder_frontend.post_extract_layer_norm", CHANNELS)
     linear("encoder_frontend.model_dim_proj", WIDTH, CHANNELS)
+    # Positions: a convolution whose weight is split into length and direction.
     weights["encoder_frontend.pos_encoder.conv.weight_g"] = draw(1, 1, 16, around=1.0)
     weights["encoder_frontend.pos_encoder.conv.weight_v"] = draw(WIDTH, WIDTH // 4, 16)
     weights["encoder_frontend.pos_encoder.conv.bias"] = draw(WIDTH)
+    # Transformer blocks.
     for i in range(LAYERS):
         for part in ("q_proj", "k_proj", "v_proj", "output_proj"):
             linear(f"encoder.layers.{i}.self_attn.{part}", WIDTH, WIDTH)
@@ -54,6 +57,7 @@ def fairseq2_weights() -> dict[str, torch.Tensor]:
         norm(f"encoder.layers.{i}.self_attn_layer_norm", WIDTH)
         norm(f"encoder.layers.{i}.ffn_layer_norm", WIDTH)
     norm("encoder.layer_norm", WIDTH)
+    # The heads of pretraining.
     weights["masker.temporal_mask_embed"] = draw(WIDTH)
     linear("quantizer.entry_proj", 6, CHANNELS)
     linear("final_target_proj", 6, 6)
@@ -163,6 +167,7 @@ def test_states_of_a_transformers_folder_are_those_of_transformers(tmp_path, kin
         states = model(**inputs).last_hidden_state
         expected = source(features, attention_mask=inputs["attention_mask"]).last_hidden_state
     is_frame = model.frame_mask(inputs["attention_mask"], states.shape[1])
+    # The source's own class of transformers, on the same features.
     torch.testing.assert_close(states[is_frame], expected[is_frame], atol=1e-5, rtol=1e-5)
     assert encode_speech(model, extractor, audio).shape == (2, 12)
     assert "license: mit" in (tmp_path / "out" / "README.md").read_text()

@@ -95,6 +95,7 @@ def test_mean_equals_a_loop(model, toy_trained, toy_tokenizer, other_tokenizer, 
         "<SEP>": "<SEP>",
         "<pad>": "<pad>",
     }
+    # Token by token: the old row where the old vocabulary has it, else the mean of its pieces.
     new_tokens = 0
     for token, new_id in other_tokenizer.get_vocab().items():
         if token in old_names:

@@ -103,6 +103,7 @@ def test_keys_are_greedy_in_the_order_of_rows(tmp_path, monkeypatch, sequential,
 
     copies = compared(Step("k", TextKeys(shared_keys=shared)), table, tmp_path, size=37)
 
+    # `greedy` walks the rows one by one.
     np.testing.assert_array_equal(copies, greedy(keys, shared))
     assert 0 < copies.sum() < 300
 

@@ -44,6 +44,7 @@ def cluster(tmp_path_factory):
 def recipe(tmp_path):
     langs = ("fra_Latn", "deu_Latn", "spa_Latn")
     rows = []
+    # Sources and targets repeat with different periods; every fortieth target is longer.
     for i in range(3000):
         target = f"sentence number {i * 7 % 1201}{' and so on' * (i % 40 == 0)}"
         values = (
@@ -56,6 +57,7 @@ def recipe(tmp_path):
         rows.append(
             dict(zip(("source", "source_lang", "target", "target_lang", "provenance"), values))
         )
+    # Two files, so that the workers get several units.
     paths = {name: str(tmp_path / f"{name}.parquet") for name in "ab"}
     pq.write_table(pa.Table.from_pylist(rows[:1800]), paths["a"])
     pq.write_table(pa.Table.from_pylist(rows[1800:]), paths["b"])
@@ -71,8 +73,10 @@ def test_two_nodes_give_the_same_bytes(cluster, recipe, tmp_path):
         name: {p.name: p.read_bytes() for p in Path(tmp_path, name, "data").glob("*")}
         for name in outs
     }
+    # The bytes of the local run.
     assert len(files["local"]) == 3
     assert files["local"] == files["ray"]
+    # Each step drops some rows.
     assert done["local"].rows == 700
     kept = [step["kept"] for step in done["ray"].steps]
     assert kept[-1] == 700

@@ -104,6 +104,7 @@ def test_what_is_held_out_in_one_language_is_held_out_in_all(mirror, tmp_path, m
             yield False, number, "eng_Latn", english
             yield False, number, "fra_Latn", french
 
+    # The pairs of the mirror as sentences of two languages that share an id.
     words = downloads.SOURCES["words"]
     nway = Source(
         "words",
@@ -119,6 +120,7 @@ def test_what_is_held_out_in_one_language_is_held_out_in_all(mirror, tmp_path, m
     )
     monkeypatch.setitem(downloads.SOURCES, "words", nway)
     downloads.download(tmp_path / "out", ["words", "tests"], mirror=mirror)
+    # Sentence 0 stands in the test split in one language: it goes in both.
     assert set(pq.read_table(tmp_path / "out" / "words.parquet")["id"].to_pylist()) == {1, 2}
 
 

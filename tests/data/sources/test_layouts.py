@@ -323,6 +323,7 @@ def test_the_language_of_python_documentation_is_in_the_name_of_its_repository()
             [origin_of("python/python-docs-fr", {"library/io.po": PO + entry})]
         )
     )
+    # Markup is gone; the language comes from `python-docs-fr`.
     assert rows == [
         (
             False,
@@ -366,6 +367,7 @@ def test_paragraphs_of_help_pages_are_paired_by_their_id():
         "libreoffice-help-fr", {place.format("fr"): page.format("Cliquez", "deux fois")}
     )
     rows = list(translations.read_documentation([english, french]))
+    # Only paragraphs with an id of translation are read.
     assert rows == [
         (
             False,

@@ -177,10 +177,12 @@ def damaged(content: bytes, rng: np.random.Generator) -> bytes:
     half of the damage is in the header."""
     data = bytearray(content)
     for _ in range(rng.integers(1, 4)):
+        # A place in the header or anywhere.
         end = min(len(data), 64) if rng.random() < 0.5 else len(data)
         start = int(rng.integers(end + 1))
         stop = min(start + int(rng.integers(1, 40)), len(data))
         length = stop - start
+        # Cut off, random bytes, zeros, a repetition, or ones.
         replacement = [
             b"",
             rng.bytes(length),
@@ -198,6 +200,7 @@ def damaged(content: bytes, rng: np.random.Generator) -> bytes:
 @pytest.mark.filterwarnings("error")
 def test_500_damaged_files(tmp_path):
     """Each is read, or refused by a named error of one line; none ends the process."""
+    # A whole file of each kind is damaged in turn, and read from disk or from memory.
     rng = np.random.default_rng(0)
     whole_files = [encoded(tone(0.08), kind) for kind in KINDS]
     path = tmp_path / "a.wav"
@@ -215,6 +218,7 @@ def test_500_damaged_files(tmp_path):
         else:
             assert samples.dtype == np.float32
             assert np.isfinite(samples).all()
+    # Neither is everything refused, nor nothing.
     assert 150 < refused < 490
 
 
@@ -232,6 +236,7 @@ def test_a_wav_file_that_understates_its_length_is_whole(size, tmp_path):
     samples = read_audio(tmp_path / "a.wav")
 
     assert len(samples) == RATE
+    # The same sound in a file that states its length.
     np.testing.assert_array_equal(samples, read_audio(content))
 
 

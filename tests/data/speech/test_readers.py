@@ -62,6 +62,7 @@ def test_table_of_paths(table_of_paths):
     assert speech["text"][:] == ["one", "two", "three"]
     assert speech["speaker"][:] == ["v1", None, "v3"]
     assert speech["lang"][:] == ["fra_Latn", "deu_Latn", "eng_Latn"]
+    # Each clip is a tone of its own pitch, so no clip stands beside another's text.
     assert [pitch_of(row["audio"]) for row in speech] == pytest.approx([200, 400, 800])
 
 
@@ -140,6 +141,7 @@ def test_the_training_data_of_common_voice(common_voice):
     assert speech["lang"][:] == ["deu_Latn", "swh_Latn"]
     assert speech["source"][:] == ["common_voice", "common_voice"]
     assert speech["speaker"][:] == ["c1", "c1"]
+    # The second training clip was written with this pitch.
     assert pitch_of(speech[1]["audio"]) == pytest.approx(400, abs=20)
 
 

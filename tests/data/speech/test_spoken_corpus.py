@@ -305,6 +305,7 @@ def test_a_telephone_has_no_low_frequencies(bands):
 @pytest.mark.parametrize("seed", range(5))
 def test_noise_has_its_ratio(tone, seed):
     samples, (name,) = with_effects(tone, Effects(0, 1, 0), seed)
+    # The part of the sound along the tone is the speech; the rest is noise.
     pure = samples @ tone / (tone @ tone) * tone
 
     ratio = 10 * np.log10((pure**2).mean() / ((samples - pure) ** 2).mean())

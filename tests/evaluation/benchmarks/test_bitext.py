@@ -130,9 +130,11 @@ def test_mteb_reads_the_result_files(folder, tmp_path):
 
     (file,) = write_task_results({"news": table}, "org/model", tmp_path / "out", {"news": 1.5})
 
+    # mteb itself reads the file.
     result = mteb.results.TaskResult.from_disk(file)
     assert result.task_name == "news"
     scores = {score["hf_subset"]: score["accuracy"] for score in result.scores["test"]}
+    # Accuracy and error rate sum up to one.
     expected = {f"{row['lang']}-eng_Latn": 1 - row["xsim"] / 100 for row in table.rows}
     assert scores == pytest.approx(expected)
 
@@ -144,6 +146,7 @@ def test_result_files_can_be_averaged(folder, tmp_path):
 
     name, scores = read_result(file)
 
+    # The average that was written, as percent right.
     assert name == "news"
     assert scores.average["score"] == pytest.approx(100 - table.average["xsim"])
 

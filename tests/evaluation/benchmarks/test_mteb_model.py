@@ -62,6 +62,7 @@ def test_bitext_accuracy_is_our_xsim(evaluated, checkpoint, toy):
 
     scores = evaluated().scores["test"]
 
+    # mteb's accuracy against our error rate on the same sentences.
     assert len(scores) == len(error_rates)
     for score in scores:
         assert score["accuracy"] == pytest.approx(1 - error_rates[score["hf_subset"]] / 100)
@@ -104,6 +105,7 @@ def test_the_language_goes_into_the_prompt(model, checkpoint, metadata):
 
     vectors = model.encode(batches, task_metadata=metadata, hf_split="test", hf_subset="fra_Latn")
 
+    # The library, with the language and without it.
     np.testing.assert_allclose(vectors, encode(*checkpoint, ["ba"], "fra_Latn"), atol=1e-6)
     assert not np.allclose(vectors, encode(*checkpoint, ["ba"]), atol=1e-4)
 

@@ -611,11 +611,13 @@ def test_from_the_hub(hub_environment):
     )
 
     assert process.returncode == 0, process.stderr
+    # The same rows as from the local copies.
     answers = dict(zip(CALLS, json.loads(process.stdout), strict=True))
     assert answers["wic"] == COPIES["wic"][1]
     assert answers["gmmlu"] == COPIES["gmmlu"][1]
     assert answers["belebele"] == COPIES["belebele"][1][1:]
     assert answers["slots"] == COPIES["massive_slots"][1][:1]
+    # What is not there is named in one line.
     assert answers["absent"].startswith(
         "FileNotFoundError: panx: unimelb-nlp/wikiann cannot be read"
     )

@@ -90,6 +90,7 @@ def test_the_figure_is_that_of_laser(file, seed):
     pool /= np.linalg.norm(pool, axis=1, keepdims=True)
     y = pool[:4]
     x = y + rng.normal(size=y.shape)
+    # LASER's own count, written out over the whole pool.
     expected = errors_of_laser(x, pool, lines)
 
     places, texts, kinds = zip(*published_negatives(file, SENTENCES), strict=True)

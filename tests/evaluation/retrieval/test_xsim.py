@@ -41,6 +41,7 @@ def pairs(rows: int, noise: float, spread: float = 0.2) -> tuple[np.ndarray, np.
 @pytest.mark.parametrize("noise, spread", [(2.5, 1.0), (0.6, 0.2), (0.03, 0.01)])
 def test_margin_equals_laser(margin, k, noise, spread):
     x, y = pairs(240, noise, spread)
+    # LASER's program, written out.
     expected = laser_predictions(x, y, margin, k)
 
     result = xsim(x, y, margin=margin, k=k)

@@ -91,6 +91,7 @@ def test_what_is_refused(run, table, toy_folders, monkeypatch, arguments, messag
 def test_lines_give_the_figures_of_a_table(answer, toy, toy_folders, tmp_path):
     """Equal texts are right in both, as in a report:
     half of the sentences are a copy of another."""
+    # Each sentence stands there twice.
     rows = []
     for lang in ("fra_Latn", "eng_Latn"):
         texts = [toy.say(meaning, lang) for meaning in toy.split("dev")[:8]] * 2
@@ -110,6 +111,7 @@ def test_lines_give_the_figures_of_a_table(answer, toy, toy_folders, tmp_path):
     of_lines = answer(*options, *files)
     of_table = answer(*options, "--data", table)
 
+    # The table and the lines hold the same sentences.
     (row,) = of_table["rows"]
     assert of_lines["error_rate"] == row["xsim"] < 50
     assert of_lines["xsimpp"]["error_rate"] == row["xsimpp"]

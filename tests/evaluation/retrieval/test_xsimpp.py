@@ -29,6 +29,7 @@ def test_each_kind_of_error_by_hand():
 
     result = xsimpp(x, y, negatives, [1, 2, 0], negative_kind=["negation", "number", "entity"])
 
+    # By hand: one row is right, each of the others is wrong in its own way.
     assert result.predictions.tolist() == [0, 5, 6, 0, 7]
     assert result.errors_by_kind == {
         "entity": 0,
@@ -80,6 +81,7 @@ def search(x: np.ndarray, pool: np.ndarray, margin: str) -> np.ndarray:
 
 @pytest.mark.parametrize("margin", ["cosine", "ratio", "distance"])
 def test_equals_a_search_written_out(case, margin):
+    # A search over translations and negatives together, and a count of what it picks.
     picks = search(case["x"], np.concatenate([case["y"], case["negatives"]]), margin)
     counts = Counter(entity=0, negation=0, number=0, other=0, other_negative=0)
     for i, pick in enumerate(picks):
@@ -168,6 +170,7 @@ def test_bfloat16_gives_the_result_of_its_values(case, names):
     halves = {name: torch.tensor(case[name]).bfloat16() for name in names}
     values = {name: half.float().numpy() for name, half in halves.items()}
 
+    # The same values in float32.
     result = xsimpp(**case | halves)
 
     np.testing.assert_array_equal(result.predictions, xsimpp(**case | values).predictions)

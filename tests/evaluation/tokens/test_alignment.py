@@ -41,6 +41,7 @@ def itermax(similarity: list[list[float]], iterations: int) -> set[tuple[int, in
     if min(m, n) <= 2:
         return links
     for _ in range(iterations - 1):
+        # A link takes its row and its column; what competes with one counts less, with two nothing.
         rows = {i for i, _ in links}
         columns = {j for _, j in links}
         if len(rows) == m or len(columns) == n:
@@ -123,6 +124,7 @@ NLTK_REFERENCE = {(0, 0), (1, 1), (2, 2)}
 def test_error_rate_by_hand():
     scores = alignment_error_rate([PREDICTED], [SURE], [POSSIBLE])
 
+    # Of four predicted links three are possible ones, and both sure ones are among them.
     assert scores.aer == pytest.approx(1 - (2 + 3) / (4 + 2))
     assert scores.precision == 3 / 4
     assert scores.recall == 1
@@ -199,6 +201,7 @@ def test_error_rate_of_a_pair_step_by_step(encoder, toy_tokenizer):
 
     table = evaluate_alignment(encoder, toy_tokenizer, [row | {"alignment": "0-0 1-3 2-1 2-2 3-4"}])
 
+    # Links of tokens become links of words, and the rate follows from the printed formula.
     sure = {(0, 0), (1, 3), (2, 1), (2, 2), (3, 4)}
     error_rates = [row["aer"] for row in table.rows if row["method"] == "argmax"]
     assert len(error_rates) == len(x)

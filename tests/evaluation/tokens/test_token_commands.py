@@ -51,6 +51,7 @@ def test_tagging_of_a_public_set(answer, panx, toy_folders, expected, tmp_path):
 
     report = answer("tagging", *arguments, "--json", tmp_path / "report.json")
 
+    # The function of the package on the same rows.
     assert report["rows"] == expected.rows
     assert report["average"] == expected.average
     assert report == json.loads((tmp_path / "report.json").read_text())
@@ -74,6 +75,7 @@ def test_tagging_of_files(answer, panx, toy_folders, expected, tmp_path):
 
     report = answer("tagging", "--model", toy_folders["release"], *files, "--layer", 0)
 
+    # The same rows, read from files.
     assert report["rows"] == expected.rows
 
 

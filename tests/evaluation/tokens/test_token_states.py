@@ -19,6 +19,7 @@ def test_states_are_the_models_without_the_layout(encoder, toy_tokenizer, number
 
     tokens = list(token_states(encoder, toy_tokenizer, TEXTS, LANGS, max_tokens=40))[number]
 
+    # The model alone on this text, without prompt and end.
     expected = torch.stack(hidden_states)[:, 0, first:-1]
     np.testing.assert_allclose(tokens.states, expected, rtol=1e-4, atol=1e-5)
     assert tokens.states.dtype == np.float32
@@ -67,6 +68,7 @@ def test_any_encoder_of_transformers_will_do(toy):
 
     (tokens,) = token_states(model, tokenizer, [text], ["eng_Latn"])
 
+    # The states of transformers, without the special tokens.
     np.testing.assert_allclose(tokens.states[1], last, rtol=1e-4, atol=1e-5)
     assert tokens.offsets.tolist() == [[0, 3], [4, 10], [11, 14]]
 

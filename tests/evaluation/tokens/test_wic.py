@@ -15,6 +15,7 @@ def test_vector_is_the_mean_of_the_words_tokens(encoder, toy_tokenizer, layer):
     start = text.index("catbird")
     end = text.index(" sleeps")
     (tokens,) = token_states(encoder, toy_tokenizer, [text], "eng_Latn")
+    # The tokens that overlap the word, by their offsets.
     first, last = tokens.offsets.T
     in_word = np.flatnonzero((first < end) & (last > start))
 
@@ -76,6 +77,7 @@ def test_majority_is_the_share_of_the_more_frequent_class(encoder, toy, toy_toke
     (row,) = evaluate_wic(encoder, toy_tokenizer, pairs(toy, "train"), test, layer=0).rows
 
     assert row["pairs"] == 60
+    # Fewer than half of the pairs have the same meaning: the majority are the others.
     assert row["majority"] == pytest.approx(1 - share_of_same)
     assert share_of_same < 0.5
 

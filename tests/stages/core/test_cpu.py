@@ -146,6 +146,7 @@ def test_without_autocast_nothing_changes(encoder, mask):
     train_packed(encoder)
     packed = encode(encoder, mask, autocast=False)
 
+    # The modules' own attention.
     torch.testing.assert_close(packed, expected)
 
 

@@ -345,6 +345,7 @@ def test_parallel_adapter_is_inside_the_layer_norm(two):
     layer = module.backbone.encoder.layer[-1]
     adapter = module.alignment["deu_Latn"][-1]
     seen = {}
+    # What goes into the last feed-forward layer and what comes out of its first half.
     layer.intermediate.register_forward_hook(
         lambda module, inputs, output: seen.update(x=inputs[0], hidden=output)
     )
@@ -353,6 +354,7 @@ def test_parallel_adapter_is_inside_the_layer_norm(two):
     with torch.no_grad():
         states = module(features)["token_embeddings"]
 
+    # The formula, on the layer's own weights.
     with torch.no_grad():
         down = torch.nn.functional.linear(seen["x"], adapter.down.weight, adapter.down.bias)
         up = torch.nn.functional.linear(down.relu(), adapter.up.weight, adapter.up.bias)
@@ -405,6 +407,7 @@ def test_a_mixed_batch_equals_batches_per_language(two, size):
         for code in ("deu_Latn", "eng_Latn"):
             text = " ".join(sentences(code)[: number + 1])
             rows.append({"text": text, "lang": code})
+    # Each text by itself.
     alone = [model.encode(row["text"], prompt_name=row["lang"]) for row in rows]
 
     mixed = model.encode(rows, batch_size=size)
@@ -426,6 +429,7 @@ def test_languages_are_identified_where_none_is_given(two):
     vectors = model.encode([german, english])
 
     assert choices[0] == ["deu_Latn", "eng_Latn"]
+    # The same texts with their language given.
     rows = [{"text": german, "lang": "deu_Latn"}, {"text": english, "lang": "eng_Latn"}]
     np.testing.assert_allclose(vectors, model.encode(rows), atol=1e-6)
 
@@ -619,6 +623,7 @@ def test_automodel_opens_the_pivot(bare_english, means_of_bert):
     with torch.no_grad():
         vectors = model(**inputs).sentence_embedding.numpy()
     assert type(model) is EchoEncoder
+    # BERT of transformers, its states averaged by hand.
     np.testing.assert_allclose(vectors, means_of_bert(inputs["input_ids"]), atol=1e-6)
 
 

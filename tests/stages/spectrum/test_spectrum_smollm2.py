@@ -76,6 +76,7 @@ def test_smollm2_learns_to_read_documents(tmp_path):
     other = [*own[1:], own[0]]
 
     new = trained("new", max_steps=1, learning_rate=1e-12, warmup_steps=0)
+    # Cross-attention that adds nothing: the nats per token are those of the language model alone.
     llama = AutoModelForCausalLM.from_pretrained(
         file.parent, gguf_file=file.name, dtype=torch.float32
     ).eval()
@@ -87,6 +88,7 @@ def test_smollm2_learns_to_read_documents(tmp_path):
         assert have == pytest.approx(cross_entropy(logits, torch.tensor(target)).item(), abs=1e-3)
     del llama, new
 
+    # A model that reads its documents writes the right one more easily than another.
     model = trained("trained", max_steps=60, warmup_steps=5)
     right = nll(model, tokenizer, own)
     wrong = nll(model, tokenizer, other)

@@ -131,12 +131,14 @@ def predictions(recipe, caught):
     def compute(objective: str):
         trainer = caught(recipe("loss", "spectrum_tower", objective=objective))
         model = trainer.model.eval()
+        # Weights large enough for predictions to differ.
         for parameter in model.layers.parameters():
             torch.nn.init.normal_(parameter, std=0.1)
         rows = [trainer.train_dataset[i] for i in range(5)]
         parts, _ = trainer.loss_parts(model, trainer.data_collator(rows))
         predicted = []
         following = []
+        # Each document by itself.
         for row in rows:
             embeddings = vectors(trainer, row)
             predicted.append(model(embeddings[None, :-1]).next_embedding[0])
@@ -166,6 +168,7 @@ def test_a_new_tower_predicts_the_last_sentence(recipe, caught):
     own = vectors(trainer, trainer.train_dataset[2])
     with torch.no_grad():
         predicted = trainer.model(own[None]).next_embedding[0]
+    # What stands before each sentence: BOE, then the sentences in their order.
     before = torch.cat([trainer.model.boe[None], own])
     assert torch.nn.functional.cosine_similarity(predicted, before).min() > 0.9999
     boe = trainer.embeddings[[trainer.train_dataset.sentences]][0]

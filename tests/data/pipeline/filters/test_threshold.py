@@ -74,6 +74,7 @@ def test_calibration_is_that_of_numpy(rows):
 
     filter_ = calibrate([table.slice(0, 50), table.slice(50, 50), table.slice(100)])
 
+    # Mean and deviation of all rows at once; the filter saw them in three parts.
     of_french = quality[langs == "fra_Latn"]
     of_german = quality[langs == "deu_Latn"]
     assert filter_.calibrated == {
