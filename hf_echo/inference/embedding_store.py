@@ -21,6 +21,8 @@ import numpy as np
 from datasets import Dataset
 from tqdm.auto import tqdm
 
+from ..losses.gather import rank, wait_for_all_ranks, world_size
+from ..utils.bars import hidden
 from ..utils.files import json_once, write_array
 from ..utils.vectors import unit_length
 from .embedding_files import encoded, is_sparse, take_rows
@@ -70,7 +72,7 @@ class EmbeddingStore:
         order = sorted(texts)
         files = []
         bar = tqdm(
-            total=len(order), desc=label, unit="text", leave=False, disable=not (label and order)
+            total=len(order), desc=label, unit="text", leave=False, disable=hidden(label and order)
         )
         for start in range(0, len(order), chunk):
             part = order[start : start + chunk]
@@ -196,6 +198,7 @@ def frozen_embeddings(
     normalize: bool = False,
     sides: Sequence[str] = SIDES,
     languages: Collection[str] | None = None,
+    by_all_ranks: bool = False,
 ) -> tuple[StoredRows, ...]:
     """Embeddings of the sides of a parallel dataset: (source, target).
 
@@ -204,15 +207,23 @@ def frozen_embeddings(
         name: as in `EmbeddingStore`.
         normalize: rows of length 1 (the length of a guide's embedding has no meaning; that of a teacher's has).
         languages: those that the encoder knows; texts in others are not embedded, and their rows read as zeros.
+        by_all_ranks: each process of torch.distributed embeds its share of the texts, and reads all of them. Every
+            process must call it, and see the same `cache_dir`.
     """
     store = EmbeddingStore(name, cache_dir)
     keys = {side: _keys(dataset, side, languages) for side in sides}
     new = store.missing(np.concatenate(list(keys.values())))
+    if by_all_ranks:
+        # By key: a process that opens the store later, when others have written to it, has the same share.
+        new = new[new % np.uint64(world_size()) == rank()]
     texts: set[tuple[str, str]] = set()
     if len(new):
         for side, side_keys in keys.items():
             texts.update(compress(_texts(dataset, side), np.isin(side_keys, new)))
     store.add(texts, encode, chunk=CHUNK, label="Frozen embeddings")
+    if by_all_ranks and world_size() > 1:
+        wait_for_all_ranks()
+        store = EmbeddingStore(name, cache_dir)  # with what the others wrote
     embeddings = []
     for side_keys in keys.values():
         rows = store.rows_of(side_keys)

@@ -3,9 +3,9 @@
     OUT/shards/00000/embeddings-KEY/source.npy   (rows, dimensions) float16; target.npy the same
     OUT/shards/00000/embeddings-KEY/encoder.json  the encoder; written last
 
-`hf-echo data prepare RECIPE OUT` writes them for the guide (OS Eq. 3) or the teacher (OS 4.5) of a recipe. With
-`--executor ray` all GPUs of a cluster embed shards. KEY is a hash of the encoder's name, its files and its
-languages, so another encoder gets files of its own.
+`hf-echo data prepare RECIPE OUT` writes them for the guide (OS Eq. 3) or the teacher (OS 4.5) of a
+recipe. With `--executor ray` all GPUs of a cluster embed shards; in a run, all its processes do. KEY
+is a hash of the encoder's name, its files and its languages, so another encoder gets files of its own.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from datasets import Dataset
 from numpy.lib.format import open_memmap
 
 from ..data.prepared import PREPARED, PreparedParallel, rows_of_shard, shard_folder
+from ..losses.gather import rank, wait_for_all_ranks, world_size
 from ..utils.executors import LocalExecutor, RayExecutor
 from ..utils.files import read_json, write_json
 from ..utils.vectors import unit_length
@@ -59,24 +60,34 @@ def embed_shards(
     encoder: ShardEncoder,
     *,
     executor: LocalExecutor | RayExecutor | None = None,
+    by_all_ranks: bool = False,
 ) -> int:
     """Embed the rows of prepared data; a second call embeds only the shards that have no embeddings.
 
     Args:
         dataset: the rows that `prepare_parallel` wrote to `out`.
+        by_all_ranks: each process of torch.distributed embeds its share of the shards. Every process must call it, and
+            see `out`.
 
     Returns:
-        Shards that were embedded now.
+        Shards that this process embedded now.
     """
     executor = executor or LocalExecutor()
     shards = len(read_json(Path(out) / PREPARED)["shards"])
     missing = []
+    ranks = world_size() if by_all_ranks else 1
     for number in range(shards):
-        if not (encoder.folder_in(shard_folder(out, number)) / ENCODER).is_file():
+        is_of_this_rank = ranks == 1 or number % ranks == rank()
+        if (
+            is_of_this_rank
+            and not (encoder.folder_in(shard_folder(out, number)) / ENCODER).is_file()
+        ):
             missing.append(number)
     embed = partial(_embed_shard, dataset, Path(out), encoder, shards)
     for _ in executor.map(embed, missing, "Frozen embeddings", executor.gpus):
         pass
+    if by_all_ranks:
+        wait_for_all_ranks()
     return len(missing)
 
 

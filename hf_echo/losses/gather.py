@@ -79,6 +79,17 @@ def sum_over_ranks(counts: list[int], device: torch.device | str | None = None) 
     return total.tolist()
 
 
+def rank() -> int:
+    """Number of this process among those that train together; 0 outside of torch.distributed."""
+    return dist.get_rank() if world_size() > 1 else 0
+
+
+def wait_for_all_ranks() -> None:
+    """Return when every process has come here. Every process must call it."""
+    if world_size() > 1:
+        dist.barrier()
+
+
 def world_size() -> int:
     """Number of processes that train together; 1 outside of torch.distributed."""
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1

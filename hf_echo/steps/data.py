@@ -124,6 +124,8 @@ def embedded_sides(
 ) -> dict[str, Any]:
     """Embeddings of the texts by a frozen encoder, under the trainer's name for them: guide, teacher or embeddings.
 
+    All processes of the run embed, each its share. Every process must call it.
+
     Args:
         dataset: the rows. train_dataset: what `tokenized_rows` made of them.
     """
@@ -134,13 +136,14 @@ def embedded_sides(
     # Prepared data have their embeddings beside the shards.
     if isinstance(train_dataset, PreparedParallel):
         if not isinstance(dataset, PreparedParallel):
-            embed_shards(dataset, train_dataset.folder, encoder)
+            embed_shards(dataset, train_dataset.folder, encoder, by_all_ranks=True)
         sides = []
         for side in needed.sides:
             sides.append(ShardEmbeddings(train_dataset, encoder, side, normalize=needed.normalize))
         return {needed.role: tuple(sides)}
     encode = encoder.open()
-    dataset = stage.texts(dataset)
+    with config.main_process_first(local=False, desc="texts"):
+        dataset = stage.texts(dataset)
     languages = needed.languages(config)
     # A live teacher embeds each batch when it is read; else all is embedded before the first step.
     if needed.role == "teacher" and args.live_teacher:
@@ -149,10 +152,17 @@ def embedded_sides(
                 LiveRows(dataset, side, encode, languages=languages) for side in needed.sides
             )
         }
-    options = dict(normalize=needed.normalize, sides=needed.sides, languages=languages)
-    return {
-        needed.role: frozen_embeddings(dataset, encode, encoder.name, args.cache_dir, **options)
-    }
+    embeddings = frozen_embeddings(
+        dataset,
+        encode,
+        encoder.name,
+        args.cache_dir,
+        normalize=needed.normalize,
+        sides=needed.sides,
+        languages=languages,
+        by_all_ranks=True,
+    )
+    return {needed.role: embeddings}
 
 
 def shard_encoder(

@@ -100,10 +100,13 @@ def train_recipe(
         dataset = training_rows(stage, data_args, args, loaded)
         tokenizer = stage.open_processor(model_args, dataset, args, resume)
         train_dataset = tokenized_rows(stage, data_args, args, dataset, tokenizer)
-        options = embedded_sides(stage, model_args, data_args, args, dataset, train_dataset)
+        groups = None
         if data_args.batch_by:
             start = model_args.model_name_or_path or model_args.backbone
-            options["groups"] = row_groups(dataset, data_args.batch_by, start, tokenizer)
+            groups = row_groups(dataset, data_args.batch_by, start, tokenizer)
+    options = embedded_sides(stage, model_args, data_args, args, dataset, train_dataset)
+    if groups is not None:
+        options["groups"] = groups
     languages = stage.languages(train_dataset)
     options |= dict(train_dataset=train_dataset, tokenizer=tokenizer, dev_sets=dev_sets)
     trainer = stage.build_trainer(model_args, args, languages, **options)

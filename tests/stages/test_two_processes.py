@@ -4,6 +4,7 @@ batch."""
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -18,7 +19,7 @@ pytestmark = pytest.mark.trains
 
 @pytest.fixture(scope="module")
 def two(toy, tmp_path_factory) -> Path:
-    return train_in_two(toy, tmp_path_factory.mktemp("two"), (*QUICK_RUNS, "gather"))
+    return train_in_two(toy, tmp_path_factory.mktemp("two"), (*QUICK_RUNS, "gather", "embeddings"))
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +75,30 @@ def test_losses_of_gathered_rows_are_those_of_one_process(case, two):
     assert_equal_to_one_process(case, torch.load(two / "gather.pt")[case])
 
 
+@pytest.fixture
+def embedded(two) -> list[dict]:
+    """Of each process: the texts that it encoded, and the rows that it reads."""
+    return [torch.load(two / f"embeddings-{rank}.pt", weights_only=False) for rank in range(2)]
+
+
+def test_each_text_is_embedded_by_one_process(embedded, toy):
+    data = toy.dataset()
+    texts = {*zip(data["source_lang"], data["source"]), *zip(data["target_lang"], data["target"])}
+    first, second = (set(process["texts"]) for process in embedded)
+    assert first
+    assert second
+    assert not first & second
+    assert first | second == texts
+
+
+def test_each_process_reads_the_embeddings_of_all_texts(embedded, toy):
+    data = toy.dataset()
+    for process in embedded:
+        for rows, side in zip(process["rows"], ("source", "target"), strict=True):
+            expected = [[len(text), ord(text[0])] for text in data[side]]
+            np.testing.assert_array_equal(rows, expected)
+
+
 @pytest.mark.slow
 def test_gradient_checkpointing_in_two_processes(two_slow):
     """DDP does not look for unused parameters then:
@@ -111,11 +136,13 @@ def test_fsdp2_file_is_what_accelerate_reads():
     import hf_echo.modeling as modeling
 
     file = Path(__file__).parents[2] / "train_scripts" / "accelerate" / "fsdp2.yaml"
+    # As `accelerate launch` reads the file.
     args = launch_command_parser().parse_args(
         ["--config_file", str(file), "script.py", "max_steps=1"]
     )
     args, _, _ = _validate_launch_command(args)
     environment = prepare_multi_gpu_env(args)
+    # What the child processes get.
     assert (environment["ACCELERATE_USE_FSDP"], environment["FSDP_VERSION"]) == ("true", "2")
     assert environment["ACCELERATE_MIXED_PRECISION"] == "bf16"
     assert environment["FSDP_STATE_DICT_TYPE"] == "FULL_STATE_DICT"

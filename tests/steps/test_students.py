@@ -3,7 +3,6 @@
 import json
 import shutil
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,6 +12,7 @@ from huggingface_hub import ModelCard
 import hf_echo.steps.data as run_data
 from hf_echo.modeling import EchoForTranslation
 from hf_echo.stages.core.arguments import DataArguments, ModelArguments
+from hf_echo.stages.extension import ExtensionConfig
 from hf_echo.steps.data import embedded_sides
 from hf_echo.steps.dry_run import dry_run
 from hf_echo.steps.recipe import find_recipes
@@ -38,15 +38,18 @@ def test_extension_from_a_recipe(place, recipe, toy, toy_folders):
     )
     assert results["stage"] == "extension"
     assert "eval_xsim" in results
+    # The record names the teacher by a path of any machine.
     written = json.loads((place / "x" / "recipe.json").read_text())
     assert teacher.endswith(written["values"]["teacher"])
     assert written["finished"]
+    # The decoder is the teacher's, the words are not.
     model = EchoForTranslation.from_pretrained(place / "x")
     old = EchoForTranslation.from_pretrained(teacher)
     assert torch.equal(model.decoder.lm_head.weight, old.decoder.lm_head.weight)
     assert not torch.equal(
         model.encoder.backbone.embed_tokens.weight, old.encoder.backbone.embed_tokens.weight
     )
+    # A second run reads the teacher's embeddings from disk.
     kept = sorted((place / "cache").glob("embeddings-*/*.keys.npy"))
     assert kept
     with pytest.MonkeyPatch.context() as patch:
@@ -67,8 +70,10 @@ def test_other_stages_on_frozen_embeddings(place, recipe, toy_folders, stage):
     results = train_recipe(
         path, {"output_dir": str(place / "x"), "cache_dir": str(place / "cache")}
     )
+    # Embeddings are cached where the encoder is frozen.
     assert results["stage"] == stage
     assert bool(list((place / "cache").glob("embeddings-*"))) == (stage == "decoder")
+    # A teacher that changed is noticed.
     (teacher / "config.json").write_text((teacher / "config.json").read_text() + "\n")
     if stage == "distillation":
         with pytest.raises(
@@ -78,12 +83,13 @@ def test_other_stages_on_frozen_embeddings(place, recipe, toy_folders, stage):
             train_recipe(path, {"output_dir": str(place / "x")})
 
 
-def test_a_live_teacher_is_not_asked_about_new_languages(toy, monkeypatch):
+def test_a_live_teacher_is_not_asked_about_new_languages(toy, monkeypatch, tmp_path):
     seen = set()
     encoder = lambda texts, lang: seen.add(lang) or np.ones((len(texts), 4))  # noqa: E731
     monkeypatch.setattr(run_data, "any_encoder", lambda _: encoder)
     args = DataArguments(teacher="any", live_teacher=True)
-    config = SimpleNamespace(base_languages=["eng_Latn", "fra_Latn"])
+    languages = ["eng_Latn", "fra_Latn"]
+    config = ExtensionConfig(str(tmp_path), base_languages=languages, use_cpu=True)
     source, target = embedded_sides(
         stage_named("extension"), ModelArguments(), args, config, toy.dataset()
     )["teacher"]
@@ -124,6 +130,7 @@ def test_the_card_names_the_teacher(place, recipe, toy_folders, stage):
     train_recipe(recipe("x", stage, **values))
     text = (place / "x" / "README.md").read_text(encoding="utf-8")
     data = ModelCard(text).data
+    # The last two parts of the path, and nothing in front of them.
     assert data.stage == stage
     assert "| toy | " in text
     assert start not in text
