@@ -96,6 +96,8 @@ def read_recipe(path: Path, overrides: Mapping[str, Any] | None = None) -> Train
             (named with those that exist), a missing field, or a value that cannot be.
     """
     values = read_values(path, overrides)
+    if "operation" in values and "stage" in values:
+        raise ValueError(f"{path} names a stage and an operation: leave one out")
     if "operation" in values:
         name = values.pop("operation")
         if not isinstance(name, str) or name not in OPERATIONS:

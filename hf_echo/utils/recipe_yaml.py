@@ -17,7 +17,18 @@ from .files import read_text
 
 
 class Loader(yaml.SafeLoader):
-    """`SafeLoader` with the numbers and truth values of YAML 1.2."""
+    """`SafeLoader` with the numbers and truth values of YAML 1.2, which refuses a field that is there twice."""
+
+    def compose_mapping_node(self, anchor: dict[Any, yaml.Node]) -> yaml.MappingNode:
+        node = super().compose_mapping_node(anchor)
+        keys = set()
+        for key_node, _ in node.value:
+            key = str(key_node.value)
+            if key in keys and key != "<<":
+                line = key_node.start_mark.line + 1
+                raise ValueError(f"{key} stands twice, again in line {line}: leave one out")
+            keys.add(key)
+        return node
 
 
 # {first character of a value: [(tag, pattern)]}

@@ -240,6 +240,8 @@ def test_a_frozen_encoder_adds_no_language(recipe, place, start, stage, fields):
     ("text", "message"),
     [
         ("a: [1", "is not YAML"),
+        ("stage: contrastive\nstage: mexma", "stage stands twice, again in line 2: leave one out"),
+        ("stage: mexma\noperation: prune", "a stage and an operation: leave one out"),
         ("5: a\nb: c\nstage: seq2seq", "unknown field 5"),
         ("a: é", "bad.yaml:1: not UTF-8"),
     ],
