@@ -76,9 +76,13 @@ def pretrained(name: str) -> str:
         (1, 384)
     """
     folder = Path(__file__).parent / "pretrained"
-    known = sorted(path.name for path in folder.iterdir() if (path / "modules.json").exists())
-    if name not in known:
-        raise ValueError(f"the package has no checkpoint {name!r}; it has {', '.join(known)}")
+    packaged_names = sorted(
+        path.name for path in folder.iterdir() if (path / "modules.json").exists()
+    )
+    if name not in packaged_names:
+        raise ValueError(
+            f"the package has no checkpoint {name!r}; it has {', '.join(packaged_names)}"
+        )
     return str(folder / name)
 
 

@@ -280,6 +280,7 @@ _FAMILY_OF = {code: family for family, codes in FAMILIES.items() for code in cod
 
 
 def _language(code: str, name: str) -> Language:
+    """A language with its properties in OS Table 32; a code outside of NLLB has few of them."""
     nllb = code in _FAMILY_OF
     return Language(
         code=code,
@@ -301,8 +302,8 @@ _BY_NAME = {**OTHER_NAMES, **{language.name.lower(): code for code, language in 
 
 
 def is_language(code: str) -> bool:
-    """Whether ``code`` is a known code, spelled exactly (``fra_Latn``, ``por_Latn_BR``,
-    ``python``)."""
+    """Whether ``code`` is a known code, spelled exactly
+    (``fra_Latn``, ``por_Latn_BR``, ``python``)."""
     return code in LANGUAGES
 
 
@@ -407,6 +408,7 @@ EXACT = 0  # of `language_fit`
 
 @cache
 def _fit(name: str, code: str, tag: str) -> int | None:
+    """As `language_fit`, for a code and its tag."""
     if name.lower().replace("_", "-") in (
         tag.lower().replace("_", "-"),
         code.lower().replace("_", "-"),

@@ -42,6 +42,7 @@ def register_with_transformers() -> None:
 
 
 def _register() -> None:
+    """Make the package's models, tokenizers and pipeline known to transformers."""
     from transformers import (
         AutoConfig,
         AutoFeatureExtractor,

@@ -30,11 +30,11 @@ def adapter_layers(model: nn.Module) -> Iterator[tuple[str, BaseTunerLayer]]:
 
 def adapter_parameters(model: nn.Module, adapter: str) -> dict[str, nn.Parameter]:
     """The parameters of one adapter, by the names that they have in peft's files."""
-    own = f".{adapter}."
+    adapter_part = f".{adapter}."
     parameters = {}
     for name, parameter in model.named_parameters():
-        if MARK in name and own in f"{name}.":
-            parameters[PREFIX + f"{name}.".replace(own, ".").removesuffix(".")] = parameter
+        if MARK in name and adapter_part in f"{name}.":
+            parameters[PREFIX + f"{name}.".replace(adapter_part, ".").removesuffix(".")] = parameter
     return parameters
 
 
@@ -46,12 +46,12 @@ def copy_adapter(
     Raises:
         ValueError: the adapter was trained on another base; `place` names its file.
     """
-    own = adapter_parameters(model, adapter)
-    if {name: value.shape for name, value in values.items()} != {
-        name: p.shape for name, p in own.items()
-    }:
+    parameters = adapter_parameters(model, adapter)
+    file_shapes = {name: value.shape for name, value in values.items()}
+    model_shapes = {name: parameter.shape for name, parameter in parameters.items()}
+    if file_shapes != model_shapes:
         raise ValueError(f"{place} does not fit the backbone: it belongs to another one")
-    for name, parameter in own.items():
+    for name, parameter in parameters.items():
         parameter.data.copy_(values[name])
 
 

@@ -102,10 +102,10 @@ def beam_candidates(
     # dtype is
     written = torch.full((batch, 1, max_new_tokens), -1, device=device)
     scores = torch.zeros(batch, 1, dtype=torch.float32, device=device)
-    done = written.repeat(1, num_beams, 1)  # tokens of the finished beams
+    finished = written.repeat(1, num_beams, 1)  # tokens of the finished beams
     done_scores = torch.full((batch, num_beams), -torch.inf, dtype=torch.float32, device=device)
     # The results, filled when a sentence is finished.
-    best = done.clone()
+    best = finished.clone()
     best_scores = done_scores.clone()
 
     for step in range(max_new_tokens):
@@ -131,7 +131,7 @@ def beam_candidates(
         finished_scores[:, num_beams:] = -torch.inf
         finished_scores[~ended] = -torch.inf
         done_scores, chosen = torch.cat([done_scores, finished_scores], 1).topk(num_beams)
-        done = _of_parents(torch.cat([done, candidates], 1), chosen)
+        finished = _of_parents(torch.cat([finished, candidates], 1), chosen)
         scores, chosen = torch.where(ended, top - ENDED, top).topk(num_beams)
         parents = parents.gather(1, chosen)
         written = _of_parents(candidates, chosen)
@@ -144,7 +144,7 @@ def beam_candidates(
             runs_on &= worst_finished.isinf()
         if is_last_step:
             runs_on[:] = False
-        best[rows[~runs_on]] = done[~runs_on]
+        best[rows[~runs_on]] = finished[~runs_on]
         best_scores[rows[~runs_on]] = done_scores[~runs_on]
         if not runs_on.any():
             break
@@ -152,9 +152,9 @@ def beam_candidates(
         # Finished sentences leave the batch; the others read their new tokens.
         if step > 0:
             seen = _of_parents(seen, parents)
-        state = (rows, seen, written, scores, done, done_scores, *constants)
+        state = (rows, seen, written, scores, finished, done_scores, *constants)
         state, cache = drop_rows(runs_on, state, cache, cached)
-        rows, seen, written, scores, done, done_scores, *constants = state
+        rows, seen, written, scores, finished, done_scores, *constants = state
         if (step + 1) % COMPACT == 0:
             seen, cached = _compact(seen, cache)
         seen = torch.cat([seen, itself.expand(len(rows), -1, -1)], 2)

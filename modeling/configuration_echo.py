@@ -62,9 +62,8 @@ class EchoDecoderConfig(LlamaConfig):
     bottleneck: bool = True
     languages: list[str] | None = None
     tie_word_embeddings: bool = True
-    is_encoder_decoder: bool = (
-        True  # the embedding is the "encoder output", so generate() treats this as seq2seq
-    )
+    # The embedding is the "encoder output", so generate() treats this as seq2seq.
+    is_encoder_decoder: bool = True
     cls_token_id: int | None = None
     sep_token_id: int | None = None
 
@@ -77,9 +76,8 @@ class EchoDecoderConfig(LlamaConfig):
 
     def to_dict(self) -> dict[str, Any]:
         values = super().to_dict() | {"auto_map": dict(REMOTE_DECODER_CODE)}
-        values.pop(
-            "_name_or_path", None
-        )  # inside an EchoConfig it would keep a path of this machine
+        # Inside an EchoConfig it would keep a path of this machine.
+        values.pop("_name_or_path", None)
         return values
 
 
@@ -156,16 +154,10 @@ class EchoConfig(PreTrainedConfig):
         return getattr(backbone, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        backbone = (
-            None
-            if name.startswith("_") or hasattr(type(self), name)
-            else self.__dict__.get("backbone")
-        )
-        if (
-            isinstance(backbone, PreTrainedConfig)
-            and name not in self.__dict__
-            and hasattr(backbone, name)
-        ):
+        # What this configuration does not have, but its backbone has, is set there.
+        backbone = self.__dict__.get("backbone")
+        is_own = name.startswith("_") or hasattr(type(self), name) or name in self.__dict__
+        if isinstance(backbone, PreTrainedConfig) and not is_own and hasattr(backbone, name):
             setattr(backbone, name, value)
         else:
             super().__setattr__(name, value)
@@ -185,6 +177,8 @@ class EchoConfig(PreTrainedConfig):
         return super().from_dict(config_dict, **kwargs)
 
     def validate_embedding(self) -> None:
+        """Raises ValueError for a size, pooling, projection,
+        attention or kind of prompts that is not known."""
         if self.embedding_size is not None:
             _sizes_are_positive(self, "embedding_size")
         check_pooling(self.pooling)
@@ -222,17 +216,15 @@ class EchoConfig(PreTrainedConfig):
         return text_config
 
     def to_dict(self) -> dict[str, Any]:
+        """As transformers', with the names of the classes in the files beside the weights."""
         values = super().to_dict() | {
             "auto_map": dict(REMOTE_CODE),
             "custom_pipelines": dict(REMOTE_PIPELINES),
         }
         if self.prompts == "tokens" and self.decoder is None:
             values["auto_map"]["AutoModelForSeq2SeqLM"] = "modeling_echo_sonar.SonarForTranslation"
-        for name in (
-            "_name_or_path",
-            "dtype",
-            "transformers_version",
-        ):  # of this machine, or those of the whole
+        # These are of this machine, or those of the whole.
+        for name in ("_name_or_path", "dtype", "transformers_version"):
             values["backbone"].pop(name, None)
         return values
 
@@ -252,23 +244,18 @@ def _backbone(
         )
     kind = type(given) if is_config else CONFIG_MAPPING[given["model_type"]]
     # Options that are fields of the backbone go there, the others stay with the encoder.
-    own = {f.name for f in fields(kind)} | {
-        *kind.attribute_map,
-        "is_causal",
-        "rope_theta",
-        "rope_scaling",
-    }
-    own -= {f.name for f in fields(EchoConfig)} | {"output_attentions"}
-    flat = {name: options[name] for name in own & set(options)}
+    backbone_fields = {field.name for field in fields(kind)} | set(kind.attribute_map)
+    backbone_fields |= {"is_causal", "rope_theta", "rope_scaling"}
+    backbone_fields -= {field.name for field in fields(EchoConfig)} | {"output_attentions"}
+    flat = {name: options[name] for name in backbone_fields & set(options)}
     if flat or not is_config:
         values = given.to_dict() if is_config else given
         given = kind(**{k: v for k, v in values.items() if k != "model_type"} | flat)
     # Attention to both sides, whatever the model had.
     if attention == "both" and getattr(given, "is_causal", None) is None:
         given.is_causal = False
-        if getattr(
-            given, "is_decoder", False
-        ):  # of a BERT, whose layers would be causal all the same
+        # Of a BERT, whose layers would be causal all the same.
+        if getattr(given, "is_decoder", False):
             given.is_decoder = False
     if hasattr(given, "use_cache"):
         given.use_cache = False

@@ -50,6 +50,8 @@ class SpectrumConfig(LlamaConfig):
         super().__post_init__(**kwargs)
 
     def validate_parts(self) -> None:
+        """Raises ValueError for sizes that are not positive,
+        or a decoder that does not fit the tower."""
         _sizes_are_positive(self, "embedding_size", "max_position_embeddings")
         if not self.embedding_scale > 0:
             raise ValueError(f"embedding_scale must be positive, not {self.embedding_scale!r}")

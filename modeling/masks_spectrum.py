@@ -78,9 +78,9 @@ def attention_mask(
     allowed = allowed[:, None]
     if implementation is not None and "sdpa" in implementation:  # "packed_sdpa" of training, too
         return allowed
-    return torch.zeros(allowed.shape, dtype=like.dtype, device=like.device).masked_fill_(
-        ~allowed, torch.finfo(like.dtype).min
-    )
+    # Numbers that are added to the scores: 0, and the lowest number where nothing may be read.
+    mask = torch.zeros(allowed.shape, dtype=like.dtype, device=like.device)
+    return mask.masked_fill_(~allowed, torch.finfo(like.dtype).min)
 
 
 def _with_itself(allowed: torch.Tensor) -> torch.Tensor:

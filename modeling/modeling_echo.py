@@ -366,12 +366,10 @@ class EchoForTranslation(EchoPreTrainedModel):
         # Only a decoder of one language has a prompt by itself.
         languages = self.decoder.config.languages or []
         if len(languages) != 1:
-            known = (
-                f"writes {len(languages)} languages"
-                if languages
-                else "does not say which languages it writes"
-            )
-            raise ValueError(f"the decoder {known} and needs a prompt that names one: {advice}")
+            reason = "does not say which languages it writes"
+            if languages:
+                reason = f"writes {len(languages)} languages"
+            raise ValueError(f"the decoder {reason} and needs a prompt that names one: {advice}")
         # Its tokenizer is opened once.
         if self._default_prompt is None:
             try:
@@ -388,13 +386,12 @@ class EchoForTranslation(EchoPreTrainedModel):
         return self._default_prompt
 
     def _with_prompt(self, labels: torch.LongTensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """(batch, target) target tokens -> (decoder input with the prompt,
-        labels shifted against it)."""
+        """(batch, target) target tokens ->
+        (decoder input with the prompt, labels shifted against it)."""
         prompt = labels.new_tensor(self.default_prompt_ids()).expand(len(labels), -1)
         cls_token_id = self.config.cls_token_id
-        if (
-            cls_token_id is not None and (labels[:, 0] == cls_token_id).any()
-        ):  # of tokenizer(..., text_target=...)
+        # Of tokenizer(..., text_target=...).
+        if cls_token_id is not None and (labels[:, 0] == cls_token_id).any():
             raise ValueError(
                 "the labels begin with the encoder's prompt: tokenize targets with add_special_tokens=False and append "
                 "tokenizer.eos_token_id"

@@ -34,9 +34,8 @@ class EchoPreTrainedModel(PreTrainedModel):
     _supports_flex_attn = True
     _supports_attention_backend = True
 
-    accepts_loss_kwargs = (
-        False  # losses are means over a batch: the Trainer divides by its accumulation steps
-    )
+    # Losses are means over a batch: the Trainer divides by its accumulation steps.
+    accepts_loss_kwargs = False
     needed_files = ("config.json",)  # beside the weights
     _dtype_was_chosen = False
 
@@ -290,9 +289,9 @@ def _refuse_incomplete(model: nn.Module, info: dict, place: str) -> None:
     """Check that all tensors are present and finite."""
     missing = sorted(info["missing_keys"])
     if missing:
-        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+        ending = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise ValueError(
-            f"{place}: the weights lack the tensor {missing[0]}{more}: download or copy them again"
+            f"{place}: the weights lack the tensor {missing[0]}{ending}: download or copy them again"
         )
     for name, weight in model.named_parameters():
         if weight.is_meta or not weight.is_floating_point():

@@ -67,6 +67,8 @@ class EchoCrossAttention(nn.Module):
         past_key_values: EncoderDecoderCache | None = None,
         **kwargs: Any,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """(batch, seq, hidden) what the memory (batch, keys, hidden) adds,
+        and the attention weights."""
         cached = past_key_values is not None and past_key_values.is_updated.get(self.layer_idx)
         cache = past_key_values.cross_attention_cache if past_key_values is not None else None
         # Of one vector the softmax is 1: the result is the same at every position and needs no
@@ -130,6 +132,8 @@ class EchoDecoderLayer(LlamaDecoderLayer):
         position_embeddings: tuple[torch.Tensor, torch.Tensor] | None = None,
         **kwargs: Any,
     ) -> torch.Tensor:
+        """(batch, seq, hidden) states: self-attention, cross-attention to the memory,
+        feed-forward."""
         cache = None if past_key_values is None else past_key_values.self_attention_cache
         attended, _ = self.self_attn(
             hidden_states=self.input_layernorm(hidden_states),
@@ -247,11 +251,13 @@ class EchoDecoderModel(EchoPreTrainedModel):
         )
 
     def read_memory(self, memory: torch.Tensor) -> torch.Tensor:
+        """The memory as the layers read it; raises ValueError for another shape."""
         size = self.config.embedding_size if self.config.bottleneck else self.config.hidden_size
         if memory.shape[-1] != size or (self.config.bottleneck and memory.shape[1] != 1):
-            want = f"(batch, 1, {size})" if self.config.bottleneck else f"(batch, seq, {size})"
+            length = 1 if self.config.bottleneck else "seq"
             raise ValueError(
-                f"the decoder (bottleneck={self.config.bottleneck}) reads {want}, but was given {tuple(memory.shape)}"
+                f"the decoder (bottleneck={self.config.bottleneck}) reads (batch, {length}, {size}), "
+                f"but was given {tuple(memory.shape)}"
             )
         if not self.config.bottleneck:
             return memory

@@ -143,18 +143,22 @@ class EchoSpeechEncoder(EchoPreTrainedModel):
         what stands behind a shorter row's frames is 0."""
         if getattr(self.config.audio_config, "feat_extract_norm", None) != "group" or mask.all():
             return self.audio(audio, attention_mask=mask).last_hidden_state
+        # The group norm takes its statistics over the whole row, padding included: rows of each length
+        # are encoded by themselves.
         lengths = mask.sum(1)
-        parts = {}
+        row_numbers = []
+        states_by_length = []
         for length in lengths.unique().tolist():
             rows = (lengths == length).nonzero()[:, 0]
-            parts[rows] = self.audio(
-                audio[rows, :length], attention_mask=mask[rows, :length]
-            ).last_hidden_state
-        longest = max(part.shape[1] for part in parts.values())
-        padded = [
-            nn.functional.pad(part, (0, 0, 0, longest - part.shape[1])) for part in parts.values()
-        ]
-        return torch.cat(padded)[torch.cat(list(parts)).argsort()]
+            output = self.audio(audio[rows, :length], attention_mask=mask[rows, :length])
+            row_numbers.append(rows)
+            states_by_length.append(output.last_hidden_state)
+        # Padded to the longest, in the order of the batch.
+        longest = max(states.shape[1] for states in states_by_length)
+        padded = []
+        for states in states_by_length:
+            padded.append(nn.functional.pad(states, (0, 0, 0, longest - states.shape[1])))
+        return torch.cat(padded)[torch.cat(row_numbers).argsort()]
 
     def frame_mask(self, attention_mask: torch.Tensor, frames: int) -> torch.Tensor:
         """(batch, frames) bool: the frames that the audio model made of real audio."""

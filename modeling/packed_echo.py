@@ -190,7 +190,9 @@ def packed_states(
     None if packing is impossible or too slow."""
     if not can_pack(encoder) or input_ids.dim() != 2:
         return None
-    mask = (torch.ones_like(input_ids) if attention_mask is None else attention_mask).bool()
+    if attention_mask is None:
+        attention_mask = torch.ones_like(input_ids)
+    mask = attention_mask.bool()
     if mask.shape != input_ids.shape or mask.sum() < MIN_TOKENS or not mask.any(1).all():
         return None
     # The tokens of each text, the longest first; their states go back to the places of the batch.
@@ -352,18 +354,16 @@ class PackedEncoder:
             x = torch.cat([group.unpack(x)[:, 0] for group in self.groups])
         out = self._buffer("norm", (len(x), self.heads * size))
         for group in self.groups:
-            heads = (
-                group.unpack(projected).unflatten(-1, (-1, size)).transpose(1, 2)
-            )  # (rows, heads, length, size)
+            # (rows, heads, length, size).
+            heads = group.unpack(projected).unflatten(-1, (-1, size)).transpose(1, 2)
             query, key, value = heads.split([self.heads, key_heads, key_heads], dim=1)
             if only_first:
                 query = query[:, :, :1]
             mixed = self._mixed(query, key, value, group).transpose(1, 2)
             places = group.rows if only_first else group.tokens
             result = out[places].view(*mixed.shape[:3], size)
-            torch.div(
-                mixed[..., :size], mixed[..., size:], out=result
-            )  # by the sum of the exponentials
+            # By the sum of the exponentials.
+            torch.div(mixed[..., :size], mixed[..., size:], out=result)
         return self._attended(layer, x, out)
 
     def _projected(self, layer: nn.Module, joined: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
@@ -496,6 +496,7 @@ class PackedPostNorm(PackedEncoder):
         return self._buffer(name, heads.shape).copy_(heads)
 
     def _vectors(self, ids: torch.Tensor) -> torch.Tensor:
+        """(tokens, hidden) of the words, their positions and the type, after the norm."""
         embeddings = self.backbone.embeddings
         x = super()._vectors(ids)
         # (positions, hidden); all tokens are of type 0
@@ -603,6 +604,7 @@ def _attention_in_float32(
     attention_mask: torch.Tensor | None,
     **options: Any,
 ) -> torch.Tensor:
+    """(rows, tokens, heads, head_dim) of "sdpa", computed in float32 under autocast on a CPU."""
     if query.device.type != "cpu" or not torch.is_autocast_enabled("cpu"):
         return sdpa_attention_forward(module, query, key, value, attention_mask, **options)[0]
     if attention_mask is not None and attention_mask.is_floating_point():

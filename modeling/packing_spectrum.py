@@ -115,23 +115,24 @@ TOWER_INPUTS = ("embeddings", "document_ids", "positions", "prefix")
 
 
 def _row(documents: Sequence[PackedDocument]) -> dict[str, torch.Tensor]:
+    """Documents one behind the other, as one row of inputs."""
     embeddings = []
     slots = []
     tokens = []
     for number, document in enumerate(documents):
-        n = len(document.embeddings)
-        embeddings += [
-            document.embeddings.new_zeros(1, document.embeddings.shape[-1]),
-            document.embeddings,
-        ]
+        # The slots of the tower: one for BOE, whose embedding is zero, and one for each sentence.
+        boe = document.embeddings.new_zeros(1, document.embeddings.shape[-1])
+        embeddings += [boe, document.embeddings]
         prefix = document.prefix + 1 if document.prefix else 0  # BOE is read by all anyway
-        slots += [(number, position, prefix) for position in range(n + 1)]
+        for position in range(len(document.embeddings) + 1):
+            slots.append((number, position, prefix))
+        # The tokens of the decoder, each with the next one as its label; a prompt is not learned.
         for segment_number, segment in enumerate(document.segments):
             for place, (token, label) in enumerate(zip(segment.ids, segment.ids[1:])):
                 learned = label if place + 1 >= segment.prompt else IGNORE
                 tokens.append((token, number, segment_number, segment.reads, place, learned))
-    slot_columns = torch.tensor(slots, dtype=torch.long).T
-    token_columns = torch.tensor(tokens, dtype=torch.long).reshape(-1, 6).T
+    slot_columns = torch.tensor(slots, dtype=torch.long).T  # (3, slots)
+    token_columns = torch.tensor(tokens, dtype=torch.long).reshape(-1, 6).T  # (6, tokens)
     names = ("input_ids", "token_documents", "segment_ids", "reads", "position_ids", "labels")
     return {
         "embeddings": torch.cat(embeddings),

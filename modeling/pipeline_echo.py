@@ -100,6 +100,7 @@ class SonarTranslationPipeline(Pipeline):
         on_long: str | None = None,
         **generate_kwargs: Any,
     ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+        """Split the options of a call into those of preprocessing and of the model."""
         other_names = sorted({"source_lang", "target_lang"} & set(generate_kwargs))
         if other_names:
             raise ValueError(
@@ -131,6 +132,7 @@ class SonarTranslationPipeline(Pipeline):
         src_lang: str | Iterable[str | None] | None = None,
         **kwargs: Any,
     ) -> Any:
+        """Translate texts, embeddings, recordings, or a data set of transformers."""
         # Embeddings: one row of the pipeline for each.
         is_numbers = isinstance(inputs, np.ndarray) and inputs.dtype.kind not in "OSTU"
         if is_numbers or isinstance(inputs, torch.Tensor):
@@ -170,6 +172,7 @@ class SonarTranslationPipeline(Pipeline):
     def preprocess(
         self, inputs: dict[str, Any], src_lang: str | None = None, on_long: str | None = None
     ) -> dict[str, Any]:
+        """The inputs of the model for one text, embedding or recording."""
         # Embeddings as they are, audio by the encoder.
         if isinstance(inputs, dict) and "embedding" in inputs:
             return {"sentence_embedding": torch.as_tensor(inputs["embedding"]).float()[None]}
@@ -206,15 +209,21 @@ class SonarTranslationPipeline(Pipeline):
         tgt_lang: str = "eng_Latn",
         generate_kwargs: dict[str, Any] | None = None,
     ) -> dict[str, Any]:
+        """The tokens of the translations; empty for an empty text."""
         blanks = inputs.pop("is_blank", None)
         ids = self._translate(inputs, tgt_lang, generate_kwargs)
-        if blanks is not None:  # the decoder would invent a sentence
-            ids = [[] if blank else row for blank, row in zip(blanks.tolist(), ids, strict=True)]
+        if blanks is not None:
+            # For an empty text the decoder would invent a sentence.
+            translated = ids
+            ids = []
+            for is_blank, row in zip(blanks.tolist(), translated, strict=True):
+                ids.append([] if is_blank else row)
         return {"ids": ids}
 
     def _translate(
         self, inputs: dict[str, Any], tgt_lang: str, generate_kwargs: dict[str, Any] | None
     ) -> list[list[int]]:
+        """The tokens of the translations, without the prompt."""
         options = dict(generate_kwargs or {})
         if not {"max_new_tokens", "max_length", "generation_config"} & set(options):
             options["max_new_tokens"] = 128

@@ -41,9 +41,8 @@ def mean(states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
 def weighted_mean(states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     """The mean over each text's tokens, the n-th with weight n (SGPT);
     zeros for a text without tokens."""
-    places = (
-        mask.long().cumsum(1) * mask
-    )  # 1 for the first token of a text, with padding on either side
+    # 1 for the first token of a text, with padding on either side.
+    places = mask.long().cumsum(1) * mask
     sum_dtype = torch.promote_types(states.dtype, torch.float32)
     weights = places.to(sum_dtype)[..., None]  # (texts, tokens, 1)
     total = (states * weights).sum(1, dtype=sum_dtype)

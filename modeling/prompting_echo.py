@@ -51,12 +51,12 @@ def language_name(code: str | None) -> str:
 def _nearest(text: str, n: int = 3) -> list[str]:
     """Similar codes: first those of the same ISO 639-3 code ("fra") or name ("French"),
     then similar spellings."""
-    wanted = text.strip().lower()
+    lowered = text.strip().lower()
     exact = [
         code
         for code, name in LANGUAGE_NAMES.items()
-        if wanted == name.lower()
-        or code.lower().split("_")[0] == wanted.split("_")[0].split("-")[0]
+        if lowered == name.lower()
+        or code.lower().split("_")[0] == lowered.split("_")[0].split("-")[0]
     ]
     alike = difflib.get_close_matches(text, LANGUAGE_NAMES, n=n, cutoff=0.5)
     return list(dict.fromkeys([*exact, *alike]))[:n]
@@ -87,8 +87,8 @@ def decoder_prompt(
         return f"This is a possible natural language explanation in {name}:"
     template = _DECODER_PROMPTS.get(provenance)
     if template is None:
-        known = ", ".join([*_DECODER_PROMPTS, "code", "math"])
-        raise ValueError(f"unknown provenance {provenance!r}; use one of {known}")
+        provenances = ", ".join([*_DECODER_PROMPTS, "code", "math"])
+        raise ValueError(f"unknown provenance {provenance!r}; use one of {provenances}")
     return template.format(name=name)
 
 

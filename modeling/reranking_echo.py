@@ -98,7 +98,9 @@ def _cosines(
             return_tensors="pt",
         )
         with torch.inference_mode():
-            made = model.encoder(**inputs.to(sentence_embedding.device)).sentence_embedding
-        embedded[written] = made.to(embedded.dtype)
+            beam_embeddings = model.encoder(
+                **inputs.to(sentence_embedding.device)
+            ).sentence_embedding
+        embedded[written] = beam_embeddings.to(embedded.dtype)
     beams = embedded.unflatten(0, (len(sentence_embedding), -1))
     return torch.nn.functional.cosine_similarity(beams, sentence_embedding[:, None], dim=-1)

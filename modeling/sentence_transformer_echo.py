@@ -33,14 +33,14 @@ def sentence_transformer_prompts(
     """
     plain = encoder_prompt() + NAME_END if kind == "name" else ""
     prompts = {"query": plain, "document": plain}
-    if kind != "name":
-        return prompts | {code: f"{code} " if kind == "tokens" else "" for code in languages or []}
-    codes = languages or sorted(LANGUAGE_NAMES)
-    return (
-        prompts
-        | {DEFAULT_PROMPT: plain}
-        | {code: encoder_prompt(code) + NAME_END for code in codes}
-    )
+    if kind == "name":
+        prompts[DEFAULT_PROMPT] = plain
+        for code in languages or sorted(LANGUAGE_NAMES):
+            prompts[code] = encoder_prompt(code) + NAME_END
+        return prompts
+    for code in languages or []:
+        prompts[code] = f"{code} " if kind == "tokens" else ""
+    return prompts
 
 
 def write_sentence_transformer_files(

@@ -123,9 +123,8 @@ class ModularEncoder(InputModule):
         self.identify: Callable[[list[str], list[str]], list[str]] = identify_by_heliport
         self._active: str | None = None
         self._learning: list[nn.Parameter] = []
-        for number, layer in enumerate(
-            layers
-        ):  # LN(FFN(x) + x + adapter(x)): the adapter's output joins the residual
+        # LN(FFN(x) + x + adapter(x)): the adapter's output joins the residual.
+        for number, layer in enumerate(layers):
             layer.output.register_forward_pre_hook(self._add_alignment(number))
         self.requires_grad_(False)
 
@@ -156,9 +155,8 @@ class ModularEncoder(InputModule):
             config = LoraConfig(target_modules=ADAPTERS[part], **LORA)
             inject_adapter_in_model(config, self.backbone, adapter_name(language, part))
         self.parts[language].append(part)
-        self.train(
-            self.training
-        )  # new LoRA layers are in training mode, with dropout, whatever the model's mode is
+        # New LoRA layers are in training mode, with dropout, whatever the model's mode is.
+        self.train(self.training)
         self.learn(language, ())
 
     def part_parameters(self, language: str, part: str) -> dict[str, Any]:
@@ -222,6 +220,7 @@ class ModularEncoder(InputModule):
     def languages_of(
         self, inputs: Sequence[Any], texts: list[str], prompt: str | None
     ) -> list[Any]:
+        """The language of each text: its own, that of the prompt, or the one that is identified."""
         languages = []
         for text in inputs:
             named = text.get("lang") if isinstance(text, dict) else None
@@ -260,14 +259,15 @@ class ModularEncoder(InputModule):
         for number in numbers.unique().tolist():
             rows = (numbers == number).nonzero()[:, 0]
             longest = int(mask[rows].sum(1).max())
-            found = self.token_states(
+            # (rows of the language, longest, width)
+            language_states = self.token_states(
                 self.languages[number], ids[rows, :longest], mask[rows, :longest]
             )
             if states is None:
-                states = found.new_zeros(*ids.shape, found.shape[-1])
-            states = states.index_put(
-                (rows[:, None], torch.arange(longest, device=rows.device)[None]), found
-            )  # out of place: gradients of earlier languages stay
+                states = language_states.new_zeros(*ids.shape, language_states.shape[-1])
+            # Out of place: gradients of earlier languages stay.
+            places = torch.arange(longest, device=rows.device)
+            states = states.index_put((rows[:, None], places[None]), language_states)
         return features | {"token_embeddings": states}
 
     def get_embedding_dimension(self) -> int:
@@ -366,8 +366,8 @@ class ModularEncoder(InputModule):
 
     @classmethod
     def load(cls, model_name_or_path: str, subfolder: str = "", **options: Any) -> ModularEncoder:
-        """Open a folder or a repository; `model_kwargs={"languages":
-        [...]}` opens only these languages."""
+        """Open a folder or a repository; `model_kwargs={"languages": [...]}` opens only these
+        languages."""
         hub = {key: options.get(key) for key in ("token", "cache_folder", "revision")}
         hub["local_files_only"] = bool(options.get("local_files_only"))
         folder = Path(cls.load_dir_path(model_name_or_path, subfolder=subfolder, **hub))

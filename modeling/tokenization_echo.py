@@ -156,6 +156,7 @@ class EchoTokenizer(PreTrainedTokenizerFast):
         on_long: str | None = None,
         **kwargs: Any,
     ) -> BatchEncoding:
+        """Ids of texts behind their prompts; long texts are cut, split or refused."""
         options = dict(max_length=max_length, is_split_into_words=is_split_into_words, **kwargs)
         # Pairs and split words have no prompt: transformers' own way.
         if not add_special_tokens or text_pair is not None or is_split_into_words:
@@ -225,6 +226,7 @@ class EchoTokenizer(PreTrainedTokenizerFast):
     def with_prompts(
         self, texts: list[str], lang: str | Iterable[str | None] | None
     ) -> tuple[list[str], list[str]]:
+        """(prompts, texts without prompt) for these languages, one for all or one each."""
         texts = texts_of(texts)
         lang = langs_of(lang, len(texts))
         if self.prompts == "none":
@@ -305,6 +307,7 @@ class EchoTokenizer(PreTrainedTokenizerFast):
             )
 
     def _report_cut(self, encoded: BatchEncoding, max_length: int | None, on_long: str) -> None:
+        """Warn of texts that were cut, or refuse them."""
         cut = []
         for row, encoding in enumerate(encoded.encodings or [], 1):
             if encoding.overflowing:
@@ -326,8 +329,8 @@ class EchoTokenizer(PreTrainedTokenizerFast):
     def decoder_prompt_ids(
         self, target_lang: str, provenance: str = "primary", source_lang: str | None = None
     ) -> list[int]:
-        """Ids that the decoder starts with: `<s> This is a possible translation in
-        [LANGUAGE]:<SEP>` (OS Table 40)."""
+        """Ids that the decoder starts with:
+        `<s> This is a possible translation in [LANGUAGE]:<SEP>` (OS Table 40)."""
         text = decoder_prompt(target_lang, provenance, source_lang)
         bos = [] if self.bos_token_id is None else [self.bos_token_id]
         return [*bos, *self.encode(text, add_special_tokens=False), self.sep_token_id]

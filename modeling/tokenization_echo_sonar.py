@@ -40,13 +40,23 @@ class SonarTokenizer(EchoTokenizer):
     def with_prompts(
         self, texts: list[str], lang: str | Iterable[str | None] | None
     ) -> tuple[list[str], list[str]]:
+        """(language codes, texts without code) for these languages, one for all or one each."""
         texts = texts_of(texts)
         lang = langs_of(lang, len(texts))
-        lang = [lang] * len(texts) if lang is None or isinstance(lang, str) else lang
+        if lang is None or isinstance(lang, str):
+            lang = [lang] * len(texts)
+        # An unknown language is named before anything is tokenized.
         for code in {*lang} - {None}:
             self.language_id(code)
-        pairs = [(code, text) if code else self._split(text) for text, code in zip(texts, lang)]
-        return [code for code, _ in pairs], [text for _, text in pairs]
+        codes = []
+        bodies = []
+        for text, code in zip(texts, lang):
+            # Without a language the text itself may begin with its token.
+            if not code:
+                code, text = self._split(text)
+            codes.append(code)
+            bodies.append(text)
+        return codes, bodies
 
     def pair_ids(self, prompts: list[str], texts: list[str]) -> list[list[int]]:
         ids = {code: self.language_id(code) for code in set(prompts)}

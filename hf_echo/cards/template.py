@@ -16,10 +16,10 @@ CARDS = files(__package__) / "templates"
 
 def check_template(name: str) -> None:
     """Raises ValueError for a template that is not in hub_cards/."""
-    known = sorted(file.name for file in CARDS.iterdir() if file.name.endswith(".j2"))
-    if name not in known:
+    template_names = sorted(file.name for file in CARDS.iterdir() if file.name.endswith(".j2"))
+    if name not in template_names:
         raise ValueError(
-            f"card is {name!r}; it must be one of {', '.join(known)}{did_you_mean(name, known)}"
+            f"card is {name!r}; it must be one of {', '.join(template_names)}{did_you_mean(name, template_names)}"
         )
 
 

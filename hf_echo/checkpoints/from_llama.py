@@ -129,6 +129,7 @@ def convert_llama(
 
 
 def _config(source: str | Path, place: str, options: dict[str, str]) -> LlamaConfig:
+    """The configuration of the source; raises ValueError where it is no Llama, or quantised."""
     config = read_pretrained(AutoConfig, source, place, **options)
     if config.model_type != "llama":
         raise ValueError(
@@ -188,6 +189,7 @@ def _echo_config(
     pooling: str,
     bottleneck: bool,
 ) -> EchoConfig:
+    """Encoder and decoder as wide as the Llama, with the special tokens of our tokenizer."""
     common = {name: getattr(llama, name) for name in SHAPE}
     # tensor cores like multiples of 8
     common["vocab_size"] = 8 * math.ceil(id_count(tokenizer.backend_tokenizer) / 8)

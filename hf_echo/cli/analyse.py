@@ -46,13 +46,13 @@ class Geometry(OpensModel):
     )
 
     def run(self) -> dict[str, Any]:
+        """Measures of all languages together and of each, and the singular values."""
         from ..data import load_nway
         from ..evaluation.geometry import encode_parallel, evaluate_geometry
         from ..inference.any_encoder import any_encoder
 
-        rows = load_nway(
-            self.data, split=self.split
-        )  # before the model, so that bad data are named early
+        # Before the model, so that bad data are named early.
+        rows = load_nway(self.data, split=self.split)
         parts = encode_parallel(any_encoder(self.model), rows, self.lang or None)
         result = evaluate_geometry(parts, shrinkage=self.shrinkage)
         return {
@@ -81,6 +81,7 @@ class Cost(OpensModel):
     )
 
     def run(self) -> dict[str, Any]:
+        """Sentences and tokens a second on a user's texts, or on the built-in ones."""
         from transformers import AutoTokenizer
 
         from ..data.builtin import builtin_parallel
@@ -144,6 +145,7 @@ class Alignment(OpensModel):
     )
 
     def run(self) -> dict[str, Any]:
+        """The alignment error rate by method and layer."""
         from ..evaluation.tokens.alignment import (
             METHODS,
             aer_by_layer,
@@ -197,20 +199,22 @@ class Probe(OpensModel):
                 raise ValueError(
                     "give --train and --test (two files of rows) or --set (a public set)"
                 )
-            files = (self.train, self.test)
-            first, second = (
-                [row for _, row in read_rows(file, columns, ["lang"], tsv=False)] for file in files
-            )
-            return first, second
-        fitting = [name for name, known in SETS.items() if known.shape == shape]
+            rows_of_files = []
+            for file in (self.train, self.test):
+                numbered_rows = read_rows(file, columns, ["lang"], tsv=False)
+                rows_of_files.append([row for _, row in numbered_rows])
+            training_rows, test_rows = rows_of_files
+            return training_rows, test_rows
+        fitting = [name for name, public_set in SETS.items() if public_set.shape == shape]
         if self.set not in fitting:
             raise ValueError(
                 f"--set {self.set!r} has no rows for {shape}; choose from {', '.join(fitting)}"
             )
-        return (
-            load_benchmark(self.set, langs=[self.train_lang], split="train", path=self.path),
-            load_benchmark(self.set, langs=self.lang or None, path=self.path),
+        training_rows = load_benchmark(
+            self.set, langs=[self.train_lang], split="train", path=self.path
         )
+        test_rows = load_benchmark(self.set, langs=self.lang or None, path=self.path)
+        return training_rows, test_rows
 
     def measured(self, evaluate: Callable[..., Table], rows: tuple[list, list]) -> dict[str, Any]:
         from ..inference import load_encoder

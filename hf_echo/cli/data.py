@@ -61,6 +61,8 @@ class Prepare(PrepareData):
     )
 
     def prepare(self) -> dict[str, Any]:
+        """Prepare the rows of a recipe, or of data with a tokenizer;
+        the options of both do not mix."""
         from ..steps.prepare import is_recipe, prepare_recipe
         from ..utils.executors import executor_named
 
@@ -142,6 +144,7 @@ class Calibrate(OpensModel):
     )
 
     def run(self) -> None:
+        """Score the pairs, and write mean and deviation of each direction."""
         from ..data.pipeline.filters.threshold import calibrate
         from ..data.pipeline.units import read_unit, units_of
         from ..data.tables import BadRows
@@ -152,9 +155,8 @@ class Calibrate(OpensModel):
         units = units_of(
             [{"path": path, "label": path, "split": None, **options} for path in self.paths]
         )
-        scorer = EchoScorer(
-            self.model, blaser=self.blaser
-        )  # after the data, whose mistakes cost no time so
+        # After the data, whose mistakes cost no time so.
+        scorer = EchoScorer(self.model, blaser=self.blaser)
         threshold = calibrate(
             (table for unit in units for table in read_unit(unit, BadRows("error"))), scorer
         )
@@ -191,6 +193,7 @@ class Statistics(Step):
     on_bad_row: OnBadRow = on_bad_row()
 
     def run(self) -> None:
+        """Print the statistics of the rows, or write them as Markdown or JSON."""
         from ..data.pipeline import collect_statistics
         from ..utils.files import write_text
         from .generate import print_report
@@ -232,11 +235,11 @@ class PushData(Step):
     def run(self) -> None:
         from ..hub.dataset_card import push_dataset, write_card
 
-        about = dict(version=self.version, title=self.title, license=self.license)
+        card_facts = dict(version=self.version, title=self.title, license=self.license)
         if self.card_only:
-            typer.echo(write_card(self.folder, **about))
+            typer.echo(write_card(self.folder, **card_facts))
         else:
-            typer.echo(push_dataset(self.folder, self.repo, private=self.private, **about))
+            typer.echo(push_dataset(self.folder, self.repo, private=self.private, **card_facts))
 
 
 @step("data segment", example="hf-echo data segment in.txt --lang fra_Latn --out sentences.txt")
@@ -269,6 +272,7 @@ class Segment(Step):
     )
 
     def run(self) -> dict[str, Any]:
+        """Write the sentences of all texts, one a line; returns how many there were."""
         from tqdm.auto import tqdm
 
         from ..data.pair_writer import check_text_output

@@ -93,6 +93,7 @@ def measure(checkpoint: Path, test: DevSet) -> dict[str, float]:
 
 
 def as_table(rows: list[dict]) -> Table:
+    """The figures of the stages as a table for the terminal."""
     table = Table(title=f"{HELD_OUT} held-out meanings, {len(LANGUAGES) - 1} languages to English")
     for name in ("stage", "xsim %", "xsim++ %", "chrF++", "seconds"):
         table.add_column(name, justify="left" if name == "stage" else "right")
@@ -122,32 +123,28 @@ def show(console: Console, release: Path) -> None:
         batch = tokenizer(list(texts.values()), lang=list(texts), padding=True, return_tensors="pt")
         vectors = torch.nn.functional.normalize(encoder(**batch).sentence_embedding, dim=-1)
     console.rule("AutoModel: one sentence in all languages, cosine to the English one")
-    for (lang, text), cosine in zip(texts.items(), vectors @ vectors[list(texts).index(ENGLISH)]):
+    english_vector = vectors[list(texts).index(ENGLISH)]
+    for (lang, text), cosine in zip(texts.items(), vectors @ english_vector):
         console.print(f"{cosine:6.3f}  {lang}  {text}")
 
-    console.rule("SentenceTransformer: search")
     # SentenceTransformer: French against English.
+    console.rule("SentenceTransformer: search")
     with opening_quietly():
         model = SentenceTransformer(str(release))
     pool = builtin_nway(200, split="test", languages=[ENGLISH, "fra_Latn"])
     english = [row["text"] for row in pool if row["lang"] == ENGLISH]
     french = [row["text"] for row in pool if row["lang"] == "fra_Latn"][:3]
-    hits = model.similarity(
-        model.encode(french, prompt_name="fra_Latn"), model.encode(english, prompt_name=ENGLISH)
-    ).argmax(1)
+    french_vectors = model.encode(french, prompt_name="fra_Latn")
+    english_vectors = model.encode(english, prompt_name=ENGLISH)
+    hits = model.similarity(french_vectors, english_vectors).argmax(1)
     for text, hit in zip(french, hits):
         console.print(f"{text}  ->  {english[int(hit)]}")
 
-    console.rule('pipeline("sonar-translation")')
     # The pipeline: three languages into English.
+    console.rule('pipeline("sonar-translation")')
     task: Any = "sonar-translation"  # transformers' types name its own tasks alone
     translator = pipeline(task, model=str(release))
-    for source, target in (
-        ("fra_Latn", ENGLISH),
-        ("deu_Latn", ENGLISH),
-        ("jpn_Jpan", ENGLISH),
-    ):
-        english = translator(texts[source], src_lang=source, tgt_lang=target, max_new_tokens=40)[0][
-            "translation_text"
-        ]
-        console.print(f"{source} {texts[source]}  ->  {english}")
+    for lang in ("fra_Latn", "deu_Latn", "jpn_Jpan"):
+        text = texts[lang]
+        (answer,) = translator(text, src_lang=lang, tgt_lang=ENGLISH, max_new_tokens=40)
+        console.print(f"{lang} {text}  ->  {answer['translation_text']}")

@@ -113,6 +113,7 @@ class Search(LinesOrTable):
         return {"model": self.model, **report}
 
     def _of_lines(self) -> dict[str, Any]:
+        """xsim of two files of lines, and xsim++ where there are hard negatives."""
         from ..evaluation import text_groups, xsim, xsimpp
         from ..inference.any_encoder import any_encoder
         from ..search.checks import refuse_broken
@@ -150,6 +151,7 @@ class Search(LinesOrTable):
         return report
 
     def _of_table(self) -> dict[str, Any]:
+        """xsim of every language of an n-way table against the pivot language."""
         from .. import evaluation
         from ..data import load_nway
         from ..evaluation.retrieval.hard_negatives import by_id
@@ -269,6 +271,7 @@ class Bitext(OpensModel):
     )
 
     def run(self) -> dict[str, Any]:
+        """xsim of the public test sets, one after the other, with a line of the table for each."""
         from functools import partial
         from time import perf_counter
 
@@ -339,6 +342,7 @@ class Noise(OpensModel):
     )
 
     def run(self) -> dict[str, Any]:
+        """xsim of texts as people write them."""
         from .. import evaluation
         from ..data import load_nway
         from ..inference.any_encoder import any_encoder
@@ -383,6 +387,7 @@ class Translation(LinesOrTable):
     )
 
     def run(self) -> dict[str, Any]:
+        """Scores of translations: of two files of lines, or of an n-way table."""
         from .. import inference
         from ..evaluation import blaser_scorer
 
@@ -422,6 +427,7 @@ class Translation(LinesOrTable):
         sources: list[str] | np.ndarray,
         targets: list[str],
     ) -> dict[str, Any]:
+        """chrF++, BLEU and, where asked for, BLASER of the lines of one direction."""
         from ..evaluation import translation_scores
 
         langs = self.source_lang, self.target_lang
@@ -486,6 +492,7 @@ class Speech(Step):
     on_bad_row: OnBadRow = on_bad_row()
 
     def run(self) -> dict[str, Any]:
+        """xsim of speech by language, against the texts of a text encoder."""
         from ..data.speech import load_speech
         from ..data.speech.batches import audio_lengths
         from ..evaluation.retrieval.speech import english_negatives, evaluate_speech
@@ -559,6 +566,7 @@ class Average(Step):
     )
 
     def run(self) -> dict[str, Any]:
+        """The averages over benchmarks, from their result files."""
         from ..evaluation.groups import average_over_benchmarks
         from ..evaluation.result_files import read_result
 
@@ -603,6 +611,7 @@ def read_pairs(
 
 
 def read_embeddings(path: Path) -> Any:
+    """(sentences, size) embeddings of a .npy file; broken rows are named."""
     import numpy as np
 
     from ..search.checks import refuse_broken

@@ -30,9 +30,8 @@ from ..utils.settings import (
     without_none,
 )
 
-PLAIN: dict[str, Any] = {
-    "rich_markup_mode": None
-}  # plain text: rich's boxes truncate long option names
+# Plain text: rich's boxes truncate long option names.
+PLAIN: dict[str, Any] = {"rich_markup_mode": None}
 
 
 def add_command(group: typer.Typer, kind: type[Step]) -> None:
@@ -46,15 +45,17 @@ def add_command(group: typer.Typer, kind: type[Step]) -> None:
 def _function(kind: type[Step]) -> Callable[..., None]:
     """A function with the parameters of the command, as typer reads them."""
     # Options first, then the positions in their order.
-    known = fields_of(kind)
+    declared_fields = fields_of(kind)
     first = positions(kind)
-    names = [name for name in known if name not in first] + first
+    names = [name for name in declared_fields if name not in first] + first
     parameters = [_parameter(kind, name) for name in names]
     # Options that the command gets beside its fields.
     if kind.reports:
         report = typer.Option("--json", help="Also write the report to this JSON file.")
         parameters.append(_keyword("report_file", None, Annotated[Path | None, report]))
-    writes = kind.reports or any(declared.metadata["writes"] for declared in known.values())
+    writes = kind.reports or any(
+        declared.metadata["writes"] for declared in declared_fields.values()
+    )
     if writes and not _has_own_rule(kind):
         replace = typer.Option(
             "--overwrite", help="Replace an output that is there.", show_default=False
@@ -100,9 +101,10 @@ def run_command(settings: Step, report_file: Path | None = None, *, replace: boo
     if not has_own_rule and not replace:
         earlier = _earlier_result(settings, report_file)
         if earlier is not None and getattr(settings, "resume", True):
-            made = output_files(settings, report_file)[0]
+            first_output = output_files(settings, report_file)[0]
             typer.echo(
-                f"{made} is made already, by the same command; --overwrite makes it again", err=True
+                f"{first_output} is made already, by the same command; --overwrite makes it again",
+                err=True,
             )
             _show(settings, earlier["report"])
             return
@@ -174,9 +176,9 @@ def _as_json(report: dict[str, Any]) -> str:
 
 def _spelled(kind: type[Step]) -> Callable[[str], str]:
     """How messages of the command line name a field: `--keep`, or `MODEL` for a position."""
-    known = fields_of(kind)
+    declared_fields = fields_of(kind)
     return lambda name: (
-        _metavar(name) if known[name].metadata["argument"] else _options(kind, name)[0]
+        _metavar(name) if declared_fields[name].metadata["argument"] else _options(kind, name)[0]
     )
 
 
@@ -185,17 +187,18 @@ def _metavar(name: str) -> str:
 
 
 def _options(kind: type[Step], name: str) -> list[str]:
-    about = fields_of(kind)[name].metadata
-    long = about["option"] or "--" + name.replace("_", "-")
-    return [long] + ([about["short"]] if about["short"] else [])
+    metadata = fields_of(kind)[name].metadata
+    long = metadata["option"] or "--" + name.replace("_", "-")
+    return [long] + ([metadata["short"]] if metadata["short"] else [])
 
 
 def _parameter(kind: type[Step], name: str) -> inspect.Parameter:
+    """The argument or option of a field, as typer reads it."""
     declared = fields_of(kind)[name]
     hint = without_none(annotation(kind, name))
-    about = declared.metadata
+    metadata = declared.metadata
     default = default_of(declared)
-    help = about["help"][0].upper() + about["help"][1:] + "."
+    help = metadata["help"][0].upper() + metadata["help"][1:] + "."
     word, many = _word_type(hint)
     empty = default in (None, "", [], {})
     optional = not is_required(declared)
@@ -203,7 +206,7 @@ def _parameter(kind: type[Step], name: str) -> inspect.Parameter:
     allowed = choices(get_args(hint)[0] if get_origin(hint) is list else hint)
     if allowed:
         options["metavar"] = "|".join(map(str, allowed))
-    if about["argument"]:
+    if metadata["argument"]:
         info = typer.Argument(**options | {"metavar": _metavar(name)})
     else:
         names = _options(kind, name)

@@ -48,8 +48,8 @@ class Push(Step):
             self.describe()
             return
         options = {"kind": self.kind, "private": self.private, "license": self.license}
-        done = push(self.folder, self.repo, version=self.version, **options)
-        typer.echo(f"{done.url} ({done.status})")
+        push_report = push(self.folder, self.repo, version=self.version, **options)
+        typer.echo(f"{push_report.url} ({push_report.status})")
 
     def describe(self) -> None:
         """List what would go up; exit code 2 where something forbids it."""
@@ -111,6 +111,7 @@ class Space(OpensModel):
     )
 
     def run(self) -> None:
+        """Write the page as files, or serve it."""
         if self.static:
             from ..hub.static_space import write_static_space
 

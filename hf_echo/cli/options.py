@@ -96,8 +96,8 @@ def resume(**options: Any) -> Any:
 
 def language(of: str, default: Any = None, **options: Any) -> Any:
     """A field of a language; a default of ... is none."""
-    more = {} if default is ... else {"default": default}
-    return setting(of, **more, convert=language_tag, **options)
+    default_option = {} if default is ... else {"default": default}
+    return setting(of, **default_option, convert=language_tag, **options)
 
 
 def column(**options: Any) -> Any:

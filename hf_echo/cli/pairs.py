@@ -101,6 +101,7 @@ class Mine(OpensModel):
     )
 
     def run(self) -> dict[str, Any]:
+        """Mine pairs of lines or recordings, or describe what mining would do."""
         from ..search.file_mining import mine_files, plan_mining
         from ..utils.executors import executor_named
 
@@ -217,6 +218,7 @@ class Score(OpensModel):
     resume: bool = resume()
 
     def run(self) -> dict[str, Any]:
+        """Write the scores of the pairs, or the pairs above a threshold."""
         from ..search import open_pairs, score_pairs
 
         # A threshold is a number, or the file of one for each direction.
@@ -290,6 +292,7 @@ class Inspect(Step):
     device: str | None = device()
 
     def run(self) -> dict[str, Any]:
+        """Write the page about the filters of a recipe."""
         from ..data.pipeline import read_recipe
         from ..negatives.recipe_steps import STEPS
         from ..utils.extras import extra
@@ -314,6 +317,7 @@ class OfDocuments(OpensModel):
     resume: bool
 
     def run(self) -> dict[str, Any]:
+        """Call the function of the command with encoder, executor and options."""
         from ..utils.executors import executor_named
 
         options = self.options("device", "executor", "resume")

@@ -60,9 +60,8 @@ class Download(Step):
     opens_models = False
     reports = True
 
-    folder: Path = setting(
-        "folder of the tables and of test/", argument=True
-    )  # `download` decides what it may replace
+    # `download` decides what it may replace.
+    folder: Path = setting("folder of the tables and of test/", argument=True)
     more_sources: list[str] = setting("further names for --sources", list, argument=True)
     sources: list[str] = setting(
         "names of sources; repeatable, or A,B; default: all that --license allows (see hf-echo data sources)",
@@ -77,6 +76,7 @@ class Download(Step):
     dry_run: bool = setting("say what would be downloaded", False)
 
     def run(self) -> dict[str, Any] | None:
+        """Show what will be downloaded, ask a person, and download it."""
         from ..data.sources import chosen_sources, download, plan_lines
 
         names = _separate([*self.sources, *self.more_sources])

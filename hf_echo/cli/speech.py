@@ -16,8 +16,8 @@ LISTS = (".tsv", ".txt", ".csv")
 
 
 def audio_files(source: Path) -> list[str]:
-    """The audio files of a TSV (first column;
-    a header `audio` or `path` is left out), or the audio file itself."""
+    """The audio files of a TSV (first column; a header `audio` or `path` is left out),
+    or the audio file itself."""
     # One recording.
     if str(source) != "-" and source.suffix.lower() not in LISTS:
         if not source.is_file():
@@ -35,10 +35,10 @@ def audio_files(source: Path) -> list[str]:
             raise ValueError(f"{source}:{number}: no path in the first column")
         # Paths may be relative to the list.
         places = [Path(cell), base / cell]
-        found = next((place for place in places if place.is_file()), None)
-        if found is None:
+        audio_file = next((place for place in places if place.is_file()), None)
+        if audio_file is None:
             raise FileNotFoundError(f"{source}:{number}: no audio file {cell}")
-        files.append(str(found))
+        files.append(str(audio_file))
     if not files:
         raise ValueError(f"{source} names no audio files: one path per line is needed")
     return files

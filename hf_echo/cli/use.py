@@ -86,6 +86,7 @@ class Train(Step):
     )
 
     def run(self) -> None:
+        """Run the steps of a recipe, or describe them; exit code 1 where a problem was found."""
         from ..steps.public_text import announce, public_folder, public_sources
         from ..steps.recipe import find_recipes, parse_overrides
         from ..steps.run import describe_journey, run_journey
@@ -177,6 +178,7 @@ class Encode(OpensModel):
     resume: bool = resume()
 
     def run(self) -> None:
+        """Write the embeddings of texts or of recordings."""
         from ..inference.any_encoder import NamedEncoder
         from ..inference.encode_file import encode_file
         from ..utils.executors import executor_named
@@ -292,6 +294,7 @@ class Translate(OpensModel):
     )
 
     def run(self) -> None:
+        """Write the translation of each line or recording, and warn of doubtful ones."""
         from .. import inference
         from ..data.pair_writer import check_text_output
         from ..data.texts import read_texts
@@ -367,6 +370,7 @@ class Report(Step):
     device: str | None = device()
 
     def run(self) -> None:
+        """Measure the models, and write the report as a page."""
         from ..evaluation import report
         from ..evaluation.report.models import BASELINES, open_models
         from ..utils.extras import extra

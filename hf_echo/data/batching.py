@@ -104,8 +104,8 @@ class TokenBudgetBatchSampler(Sampler[list[int]]):
             yield self._of_this_rank(batches[number]).tolist()
 
     def _of_this_rank(self, batch: np.ndarray) -> np.ndarray:
-        """Almost equal parts; the first ranks have one row more (`np.array_split` is too slow for
-        each batch)."""
+        """Almost equal parts; the first ranks have one row more
+        (`np.array_split` is too slow for each batch)."""
         share, larger_parts = divmod(len(batch), self.world_size)
         start = self.rank * share + min(self.rank, larger_parts)
         stop = start + share + (self.rank < larger_parts)

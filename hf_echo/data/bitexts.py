@@ -85,13 +85,13 @@ class Sides:
 
     def _find_other_languages(self, names: Sequence[str]) -> None:
         """A language that is not given is the only other one."""
-        given = [lang for lang in self.langs if lang]
+        asked_langs = [lang for lang in self.langs if lang]
         missing = self.langs.count(None)
         if not missing:
             return
         others = []
         for name in names:
-            if not any(language_fit(name, lang) is not None for lang in given):
+            if not any(language_fit(name, lang) is not None for lang in asked_langs):
                 others.append(name)
         codes = _codes_of(others, missing)
         if codes is None:
@@ -389,6 +389,7 @@ def _language_of(element: Any) -> str:
 
 
 def tmx_units(path: Path) -> Units:
+    """The units of a TMX file: number, (language, text) of each variant, no reason to refuse it."""
     etree = _lxml()
     with open_bytes(path) as file:
         for number, (_, unit) in enumerate(etree.iterparse(file, tag="{*}tu", no_network=True), 1):

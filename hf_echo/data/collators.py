@@ -70,6 +70,7 @@ class TranslationCollator:
         return counted_uniform(self.seed, int(self._epoch), purpose, *counters)
 
     def __call__(self, rows: list[dict]) -> dict[str, torch.Tensor]:
+        """A batch of these rows; the module says the order of its texts."""
         # The sources, then the targets, then all hard negatives, as the module says.
         texts = [(row["source"], row["source_lang"]) for row in rows]
         owners = [(row["index"], 0) for row in rows]  # row of the dataset, and which of its texts
@@ -190,6 +191,8 @@ class MaskedPairCollator(TranslationCollator):
         return len(self.encoder_ids(np.array([], np.int32), None)) > self._tail
 
     def __call__(self, rows: list[dict]) -> dict[str, torch.Tensor]:
+        """A batch of both sides of these rows, with masked copies and their labels where asked
+        for."""
         texts = []
         owners = []
         for number, side in enumerate(("source", "target")):

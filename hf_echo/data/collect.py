@@ -96,6 +96,8 @@ def _read(db: duckdb.DuckDBPyConnection, file: Path, table: Any, languages: list
 
 
 def _read_nway(db: duckdb.DuckDBPyConnection, table: Any, columns: set[str], folder: Path) -> None:
+    """Add an n-way table: its sentences held out to `dev`,
+    the others as pairs with English to `pairs`."""
     document, split = (name if name in columns else "NULL" for name in ("document", "split"))
     db.execute(
         f"""CREATE OR REPLACE TEMP TABLE nway AS SELECT "{table.id}"::VARCHAR AS id, lang, text, {split} AS split,
@@ -128,6 +130,7 @@ def _read_nway(db: duckdb.DuckDBPyConnection, table: Any, columns: set[str], fol
 
 
 def _read_pairs(db: duckdb.DuckDBPyConnection, table: Any, has_split: bool) -> None:
+    """Add a table of pairs: those held out to `dev`, all to `pairs` with their weight."""
     # Each pair points to English, or stands as it is if neither side is English.
     where = f" AND split = {quoted(table.split)}" if table.split and has_split else ""
     db.execute(

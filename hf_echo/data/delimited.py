@@ -259,6 +259,7 @@ def _block_of(
     places: Sequence[int],
     wanted: Sequence[str],
 ) -> Block:
+    """The block of these rows: the fields at `places`, under the names that are wanted."""
     columns = {}
     for name, place in zip(wanted, places):
         columns[name] = [row[place] for row in rows]

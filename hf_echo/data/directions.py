@@ -18,8 +18,8 @@ logger = logging.getLogger(__name__)
 
 
 def monolingual(dataset: Dataset, languages: Collection[str] | None = None) -> Dataset:
-    """Pair every distinct text with itself, in the given languages (default:
-    all), for OS 4.5.1 and 4.8."""
+    """Pair every distinct text with itself, in the given languages (default: all),
+    for OS 4.5.1 and 4.8."""
     # A dictionary keeps the order in which texts come.
     seen: dict[tuple[str, str], None] = {}
     for side in ("source", "target"):

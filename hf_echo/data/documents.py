@@ -52,12 +52,13 @@ def load_documents(path: str | os.PathLike) -> Dataset:
 
 
 def _plan(part: Part) -> Plan:
+    """Which columns of a table hold a document; raises ValueError where it has none."""
     # A table of sentences, or of texts that are cut.
     content = next((name for name in ("sentences", "text") if name in part.columns), None)
     if content is None or "lang" not in part.columns:
-        found = ", ".join(part.columns)
+        column_names = ", ".join(part.columns)
         raise ValueError(
-            f"{part.label}: documents need the columns sentences (or text) and lang; found: {found}"
+            f"{part.label}: documents need the columns sentences (or text) and lang; found: {column_names}"
         )
     # An object is refused, not left out.
     present = {column.partition(".")[0] for column in part.columns}

@@ -382,6 +382,7 @@ def _why(error: Exception) -> str:
 def _objects(
     entries: Sequence[tuple[int, Any]], bad: list[tuple[int, str]]
 ) -> tuple[list[dict], list[int], list[tuple[int, str]]]:
+    """(objects, their numbers, bad rows) of the entries of a JSON file."""
     rows = []
     numbers = []
     for number, entry in entries:
@@ -412,6 +413,7 @@ def _schema(path: Path) -> pa.Schema:
 
 
 def _read_columnar(path: Path, wanted: Sequence[str]) -> Iterator[Block]:
+    """Blocks of a Parquet or Arrow file, with the columns that hold wanted fields alone."""
     start = 1
     with named(path):
         # A field of a struct is wanted by its name behind that of the struct: translation.fr.

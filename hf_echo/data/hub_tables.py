@@ -74,15 +74,15 @@ def write_hub_table(
     from datasets import get_dataset_config_names
 
     dataset, revision = split_revision(table.dataset)
-    known = _asked(dataset, partial(get_dataset_config_names, dataset, revision=revision))
+    configurations = _asked(dataset, partial(get_dataset_config_names, dataset, revision=revision))
     for configuration in table.configurations:
-        if configuration not in known:
+        if configuration not in configurations:
             raise ValueError(
-                f"{table.dataset} has no configuration {configuration!r}: {', '.join(known)}"
+                f"{table.dataset} has no configuration {configuration!r}: {', '.join(configurations)}"
             )
     report: dict[str, Any] = {"rows": 0, "configurations": 0, "left_out": {}, "bad_rows": 0}
     # One file a configuration; a language that nobody asks for is not read.
-    chosen = table.configurations or known
+    chosen = table.configurations or configurations
     for configuration in tqdm(chosen, desc=name, unit="configuration"):
         try:
             code, spelled = language_of(configuration, table.codes, is_nway=bool(table.id))

@@ -93,6 +93,7 @@ def load_nway(
 
 
 def _read_flores(files: Sequence[FloresFile], on_bad_row: str) -> Dataset:
+    """The sentences of FLORES files as one table; a second row for an id is bad."""
     bad = BadRows(on_bad_row)
     check = _Unique()
 
@@ -143,6 +144,7 @@ def read_nway(
     split: str | None = "train",
     on_bad_row: str = "error",
 ) -> Dataset:
+    """The tables as one data set, with ids, languages and texts checked."""
     # Every part must have the three columns.
     plans = []
     for part in parts:
@@ -165,6 +167,8 @@ class _Unique:
         self.seen: set[int] = set()
 
     def __call__(self, block: Mapping[str, Any]) -> tuple[pa.Table, list[tuple[int, str]]]:
+        """(good rows, [(row, reason)]) of a block;
+        ids are texts, and each has one row a language."""
         # files may hold them as numbers
         # Bad rows first, then second rows of an id in one language.
         ids = [str(v) if type(v) is int else v for v in schema.as_list(block["id"])]

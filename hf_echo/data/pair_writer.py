@@ -110,11 +110,13 @@ def tsv_line(fields: Sequence[str]) -> str:
 
 
 def _delimited(file: IO[str], delimiter: str) -> Write:
+    """A function that writes rows as TSV or CSV; its first call says whether there are scores."""
     has_header = False
 
     def write(
         sources: Sequence[str], targets: Sequence[str], scores: Sequence[float] | None = None
     ) -> None:
+        """Write rows, below a header if they are the first."""
         nonlocal has_header
         if not has_header:
             # The first call says whether there are scores.
@@ -159,6 +161,8 @@ def _jsonl(file: IO[str], langs: Langs) -> Write:
 
 
 def _parquet(stack: ExitStack, path: Path, langs: Langs) -> Write:
+    """A function that writes rows to a Parquet file;
+    its first call says whether there are scores."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -168,6 +172,7 @@ def _parquet(stack: ExitStack, path: Path, langs: Langs) -> Write:
     def write(
         sources: Sequence[str], targets: Sequence[str], scores: Sequence[float] | None = None
     ) -> None:
+        """Write rows; the first ones decide the schema."""
         nonlocal writer
         if writer is None:
             # of a made-up row: there may be no first rows, or none of them with a score
@@ -184,6 +189,7 @@ def _parquet(stack: ExitStack, path: Path, langs: Langs) -> Write:
 
 @contextmanager
 def _tmx(path: Path, langs: Langs) -> Iterator[Write]:
+    """Gives a function that writes rows as units of TMX."""
     with extra("tmx"):
         from lxml import etree
         from translate.storage.tmx import tmxfile, tmxunit
@@ -199,6 +205,7 @@ def _tmx(path: Path, langs: Langs) -> Iterator[Write]:
         def write(
             sources: Sequence[str], targets: Sequence[str], scores: Sequence[float] | None = None
         ) -> None:
+            """Write rows as units."""
             for row in _rows(sources, targets, scores, langs):
                 unit = tmxunit(None)
                 unit.setsource(NOT_IN_XML.sub(" ", row["source"]), source_lang)

@@ -110,10 +110,11 @@ def prepare_parallel(
     (out / SHARDS).mkdir(parents=True, exist_ok=True)
     tokenizer.save_pretrained(out / TOKENIZER)
     write_json(out / PLAN, plan)
-    missing = [
-        number for number in range(shards) if not (shard_folder(out, number) / SHARD).is_file()
-    ]
-    jobs = [(dataset, tokenizer, out, number, shards, max_length) for number in missing]
+    # A shard whose note is there is whole: only the others are made.
+    jobs = []
+    for number in range(shards):
+        if not (shard_folder(out, number) / SHARD).is_file():
+            jobs.append((dataset, tokenizer, out, number, shards, max_length))
     bar = tqdm(total=len(jobs), desc="Preparing", unit="shard")
     if workers == 1 or len(jobs) < 2:
         for job in jobs:
@@ -127,18 +128,19 @@ def prepare_parallel(
             for _ in pool.map(_make_shard, jobs):
                 bar.update()
     bar.close()
+    # What all shards together hold.
     shard_notes = [read_json(shard_folder(out, number) / SHARD) for number in range(shards)]
-    digest = hashlib.sha256(
-        "\n".join(shard["sha256"] for shard in shard_notes).encode()
-    ).hexdigest()
+    hashes = "\n".join(note["sha256"] for note in shard_notes)
+    digest = hashlib.sha256(hashes.encode()).hexdigest()
     names: dict[str, list[str]] = {}
     for kind in ("source_lang", "target_lang", "provenance"):
-        names[kind] = sorted({name for shard in shard_notes for name in shard["names"][kind]})
+        names_of_kind: set[str] = set()
+        for note in shard_notes:
+            names_of_kind.update(note["names"][kind])
+        names[kind] = sorted(names_of_kind)
     report = {"rows": len(dataset), "shards": shards, "fingerprint": digest}
-    write_json(
-        out / PREPARED,
-        plan | report | {"names": names, "shards": [shard["rows"] for shard in shard_notes]},
-    )
+    rows_of_shards = [note["rows"] for note in shard_notes]
+    write_json(out / PREPARED, plan | report | {"names": names, "shards": rows_of_shards})
     return report
 
 
@@ -159,6 +161,7 @@ def rows_of_shard(dataset: Dataset, number: int, shards: int) -> Dataset:
 
 
 def _make_shard(job: tuple[Dataset, Any, Path, int, int, int]) -> None:
+    """Tokenize one shard and put it in its place, whole or not at all."""
     dataset, tokenizer, out, number, shards, max_length = job
     folder = shard_folder(out, number)
     unfinished = folder.with_name(f".{folder.name}.{os.getpid()}")

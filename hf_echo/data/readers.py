@@ -222,8 +222,8 @@ def _is_header(
 
 
 def looks_like_file(label: str) -> bool:
-    """Whether a label is a path, not a Hub dataset (``name``,
-    ``owner/name`` or ``owner/name@revision``)."""
+    """Whether a label is a path, not a Hub dataset
+    (``name``, ``owner/name`` or ``owner/name@revision``)."""
     is_known = suffix_of(Path(label)) is not None or moses_pair(Path(label)) is not None
     return is_known or not re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)?(@[\w./-]+)?", label)
 
@@ -241,9 +241,8 @@ def hub_dataset(label: str, name: str | None, split: str | None) -> Dataset:
         )
     try:
         dataset = load_dataset(label, name, split=split, revision=revision)
-    except (
-        OSError
-    ) as error:  # missing, private, or no connection; the first line of the message says which
+    except OSError as error:
+        # Missing, private, or no connection; the first line of the message says which
         reason = str(error).splitlines()[0]
         raise FileNotFoundError(
             f"{label}: no such file or folder, nor a readable dataset on the Hub: {reason}"

@@ -30,8 +30,8 @@ def unimax(
 
 
 def temperature(sizes: Mapping[str, float], exponent: float) -> dict[str, float]:
-    """Temperature sampling, ``p ~ (n / N) ** exponent``: 1 is natural, 0 uniform (OS 3.5:
-    0.6, omnilingual stage)."""
+    """Temperature sampling, ``p ~ (n / N) ** exponent``:
+    1 is natural, 0 uniform (OS 3.5: 0.6, omnilingual stage)."""
     _check(sizes)
     total = math.fsum(sizes.values())
     return _normalised({key: (size / total) ** exponent for key, size in sizes.items()})

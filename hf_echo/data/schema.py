@@ -177,6 +177,7 @@ def check_row(row: Mapping[str, Any]) -> str | None:
 
 
 def check_text(name: str, value: Any) -> str | None:
+    """Why a value is no text; None if it is one."""
     if value is None:
         return f"{name} is missing"
     if not isinstance(value, (str, bytes)):
@@ -337,6 +338,8 @@ def checked(
 
 
 def _array(values: Any, kind: pa.DataType) -> pa.Array:
+    """The values as an Arrow array of this type;
+    raises TypeError where Arrow would misread them."""
     if not isinstance(values, (pa.Array, pa.ChunkedArray)):
         if pa.types.is_list(kind) and any(isinstance(value, str) for value in values):
             raise TypeError("a text, which Arrow would take for a list of letters")
@@ -356,6 +359,7 @@ def _is_textual(kind: pa.DataType) -> bool:
 
 
 def _is_suspect(name: str, column: pa.ChunkedArray, known: Callable[[str], bool]) -> bool:
+    """Whether a column may hold a bad value, by a fast check of the whole column."""
     if name.endswith("lang"):
         return not all(code is not None and known(code) for code in pc.unique(column).to_pylist())
     if name == "provenance":

@@ -57,6 +57,7 @@ def rule_segmenter(texts: Sequence[str], lang: str) -> list[list[str]]:
 
 
 def _pieces(text: str, lang: str, segment: Callable[[str, str], list[str]]) -> list[str]:
+    """The pieces of a text by line, library and script; joined they are the text."""
     pieces: list[str] = []
     for line in _LINES.split(text):
         if not line:
@@ -149,22 +150,22 @@ def sat_segmenter(
         ) from error
     if threshold is None and folder.is_dir():  # wtpsplit would search the whole path for "sm"
         threshold = PRETRAINED if version and "sm" not in repo else FINE_TUNED
+    # A long text is read in overlapping blocks that fit the model's positions.
     room = min(512, sat.config.max_position_embeddings - 4)
     options = dict(threshold=threshold, block_size=room, stride=max(1, min(64, room // 2)))
 
     def segment(texts: Sequence[str], lang: str = "") -> list[list[str]]:
+        """The sentences of each text; joined they are the text."""
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="split_on_input_newlines")
-            split = [
-                list(filter(None, s))
-                for s in sat.split(list(texts), split_on_input_newlines=False, **options)
-            ]
-        changed = [
-            text for text, pieces in zip(texts, split, strict=True) if "".join(pieces) != text
-        ]
-        if changed:
-            raise ValueError(f"the segmenter changed the text {changed[0][:60]!r}")
-        return split
+            pieces_of_texts = list(sat.split(list(texts), split_on_input_newlines=False, **options))
+        sentences_of_texts = []
+        for text, pieces in zip(texts, pieces_of_texts, strict=True):
+            sentences = [piece for piece in pieces if piece]
+            if "".join(sentences) != text:
+                raise ValueError(f"the segmenter changed the text {text[:60]!r}")
+            sentences_of_texts.append(sentences)
+        return sentences_of_texts
 
     return segment
 

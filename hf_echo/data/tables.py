@@ -102,6 +102,8 @@ class BadRows:
         return "; ".join(warnings) or None
 
     def _bad_rows(self, so_far: str) -> str | None:
+        """A warning about skipped rows, None without bad rows;
+        raises ValueError where they are errors."""
         # The first rows in full, and how many there are of each reason.
         total = self.reasons.total()
         if not total:

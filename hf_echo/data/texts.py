@@ -86,6 +86,7 @@ def open_texts(
 def _open(
     source: Any, number: int, kind: str | None, lang: str | None, split: str | None
 ) -> Iterator[Texts]:
+    """The texts of a source: a file, the files of a folder, or pairs in memory."""
     if not isinstance(source, (str, os.PathLike)):
         names = ["lang", "text"]
         part = Part(

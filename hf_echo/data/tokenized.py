@@ -121,6 +121,7 @@ class TokenizedParallel(torch.utils.data.Dataset):
         }
 
     def save(self, folder: str | Path) -> None:
+        """Write the arrays into a folder."""
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         sides = {"source": self.source, "target": self.target, "negatives": self.negatives}
@@ -138,6 +139,7 @@ class TokenizedParallel(torch.utils.data.Dataset):
 
     @classmethod
     def load(cls, folder: str | Path) -> TokenizedParallel:
+        """Open a folder that `save` wrote, memory-mapped."""
         arrays = {file.stem: np.load(file, mmap_mode="r") for file in Path(folder).glob("*.npy")}
         sides: dict[str, Any] = dict.fromkeys(("source", "target", "negatives"))
         for side in sides:
@@ -204,6 +206,7 @@ def tokenize_parallel(
 def _tokenize(
     dataset: Dataset, tokenizer: PreTrainedTokenizerFast, max_length: int, progress: bool
 ) -> TokenizedParallel:
+    """Tokenize batch by batch; texts over `max_length` are cut, with a warning."""
     # Columns of few values: value -> number, in order of appearance.
     names: dict[str, dict[str, int]] = {"source_lang": {}, "target_lang": {}, "provenance": {}}
     parts: dict[str, list] = defaultdict(list)

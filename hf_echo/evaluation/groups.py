@@ -128,6 +128,7 @@ def check_grouping(by: str) -> None:
 
 
 def _group_of(code: str, by: str) -> str:
+    """The group that a language belongs to."""
     if by in LANGUAGE_SETS:
         return by if code in LANGUAGE_SETS[by] else "others"
     # EMMA-X's head languages, against all others.

@@ -1,5 +1,5 @@
-"""Read results by language: JSON files of `hf-echo evaluate ...
---json`, and result files of mteb."""
+"""Read results by language: JSON files of `hf-echo evaluate ... --json`,
+and result files of mteb."""
 
 from __future__ import annotations
 

@@ -42,7 +42,8 @@ def tower_predictions(tower: Any, documents: Sequence[np.ndarray]) -> list[np.nd
         for document in documents:
             # The last sentence predicts nothing: (1, sentences - 1, d).
             before = torch.as_tensor(document[:-1], dtype=torch.float32, device=tower.device)[None]
-            predictions.append(tower(before).next_embedding[0].float().cpu().numpy())
+            predicted = tower(before).next_embedding[0]  # (sentences, d), the first from BOE
+            predictions.append(predicted.float().cpu().numpy())
     return predictions
 
 

@@ -178,6 +178,7 @@ def blaser_scorer(blaser: str, encoder: str) -> Blaser:
         source_lang: str,
         target_lang: str,
     ) -> float:
+        """The mean score of these translations."""
         source_langs = [source_lang] * len(sources)
         target_langs = [target_lang] * len(sources)
         scores = scorer(
@@ -214,9 +215,8 @@ def _flores200_missing() -> str | None:
             with write_whole(path) as unfinished:
                 unfinished.write_bytes(content)
         tokenizer_spm.Flores200Tokenizer()
-    except (
-        Exception
-    ) as error:  # no network, a proxy's error page, no sentencepiece, no write access
+    except Exception as error:
+        # No network, a proxy's error page, no sentencepiece, no write access
         reason, *_ = [*str(error).strip().splitlines(), ""]
         return f"no flores200 model at {path} ({type(error).__name__}: {reason})"
     return None

@@ -160,6 +160,7 @@ def as_xlm_roberta(bert: PreTrainedModel, pad: int) -> XLMRobertaModel:
         "dtype",
         "transformers_version",
     }
+    # The fields that both configurations have, then those that mean something else.
     values = {name: value for name, value in bert.config.to_dict().items() if name in names}
     # XLM-RoBERTa counts positions from the id of the padding.
     unused = pad + 1

@@ -112,9 +112,8 @@ def ask_about_card(folder: str | Path, kind: str, *, license: str | None = None)
         except (ValueError, KeyError, TypeError):
             messages = [str(error)]
         return f"README.md: {' '.join('; '.join(messages).split())}"
-    except (
-        Exception
-    ) as error:  # the exceptions of the HTTP client vary with the version of huggingface_hub
+    except Exception as error:
+        # The exceptions of the HTTP client vary with the version of huggingface_hub
         raise ConnectionError(first_line(error)) from error
     return None
 

@@ -82,9 +82,8 @@ def release_checkpoint(  # noqa: PLR0913 (the options of `hf-echo release`)
         raise ValueError(f"{model} holds an encoder only: leave generation={generation!r} out")
     with opening(model) as place:
         # The decoder's own tokenizer, if it has one, stands beside the base.
-        tokenizer = open_tokenizer(place).open_target(
-            base_of(model) if is_adapter(model) else place
-        )
+        base = base_of(model) if is_adapter(model) else place
+        tokenizer = open_tokenizer(place).open_target(base)
     # The dtype of the release; matrices in few bits are made of these weights below.
     whole.to(pick_dtype(dtype, "cpu"))
     out = Path(out)
@@ -103,9 +102,8 @@ def release_checkpoint(  # noqa: PLR0913 (the options of `hf-echo release`)
         if also:
             stock = open_stock(model)
             counts |= GRAPHS[also](stock, folder / also)
-            write_stock(
-                stock, folder / also, weights=False
-            )  # optimum reads no code of transformers 5
+            # Optimum reads no code of transformers 5.
+            write_stock(stock, folder / also, weights=False)
             settings["also"] = also
         if found_leaks:
             counts["leaks"] = found_leaks
@@ -229,9 +227,8 @@ def set_generation(config: GenerationConfig, settings: Mapping[str, Any]) -> Non
         if name not in names:
             raise ValueError(f"generation: unknown setting {name!r}{did_you_mean(name, names)}")
         setattr(config, name, value)
-    config._from_model_config = (
-        False  # otherwise transformers drops fields that are not its own when it reads the file
-    )
+    # Otherwise transformers drops fields that are not its own when it reads the file.
+    config._from_model_config = False
 
 
 def write_compact(file: Path) -> None:

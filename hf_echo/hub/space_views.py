@@ -160,8 +160,8 @@ class SpaceViews:
         return "".join(tables)
 
     def _words(self, field: str, text: str) -> tuple[list[str], np.ndarray, np.ndarray]:
-        """(words, (tokens, hidden) states of the last layer,
-        (tokens,) word of each token) of one sentence."""
+        """(words, (tokens, hidden) states of the last layer, (tokens,) word of each token) of one
+        sentence."""
         texts, langs = read_sentences(field, text)
         if len(texts) > 1:
             raise ValueError(f"{field} has {len(texts)} lines: give one sentence")
@@ -202,8 +202,8 @@ def shown(view: Callable[..., str]) -> Callable[..., str]:
 def read_sentences(
     field: str, text: str | None, most: int = MAX_SENTENCES
 ) -> tuple[list[str], list[str | None]]:
-    """One sentence per line, and its language: "French: Le chat dort." or "fra_Latn:
-    ..." names it, else None."""
+    """One sentence per line, and its language, which "French: Le chat dort." or "fra_Latn: ..."
+    names, else None."""
     text = text or ""
     if len(text) > MAX_CHARACTERS:
         raise ValueError(

@@ -239,6 +239,8 @@ def _matches(name: str, patterns: Sequence[str]) -> bool:
 
 
 def _problems_of(folder: Path, file: Path, *, sent: bool) -> Iterator[str]:
+    """What makes a file unfit for an upload: training state, pickles, secrets,
+    paths of this machine."""
     if file.parts[0].startswith("checkpoint-") or _matches(file.name, TRAINING_STATE):
         yield f"{file}: state of a training run; push a release (hf-echo release) instead of a run"
         return
@@ -276,10 +278,8 @@ def _named_code(folder: Path, files: list[Path], problems: list[str]) -> set[Pat
     for config in files:
         if config.name not in ("config.json", TOKENIZER):
             continue
-        names = {
-            _module_of(class_name) for class_name in _names_of_code(read_json(folder / config))
-        }
-        for name in sorted(names):
+        class_names = _names_of_code(read_json(folder / config))
+        for name in sorted({_module_of(class_name) for class_name in class_names}):
             modules.append((name, config.parent, f"{config} names it"))
     for entry in read_json(folder / MODULES, []):
         module = _module_of(str(entry.get("type")))

@@ -92,6 +92,7 @@ def _other(
     def encode_checked(
         texts: list[str], lang: str | None = None, progress: Any = False
     ) -> np.ndarray:
+        """(n, d) embeddings; texts over the limit are named, or refused."""
         texts = texts_of(texts)
         long = _long_rows(model, texts, limit, lang) if isinstance(limit, int) else []
         if long:

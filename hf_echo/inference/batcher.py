@@ -252,6 +252,7 @@ class Batcher:
         return sum(len(job.texts) - job.taken for job in list(self.jobs) if not job.gone)
 
     def _measure(self, job: Job) -> None:
+        """Count the tokens of a job; it fails where a text is too long."""
         try:
             job.lengths = self.model.lengths(job.texts, job.prompt)
         except Exception as error:
@@ -266,6 +267,7 @@ class Batcher:
             job.fail(TooLong(message))
 
     def _embed(self, batch: list[tuple[Job, int]]) -> None:
+        """Embed rows of several jobs, and answer each job whose rows are complete."""
         try:
             vectors = self._vectors(batch)
         except Exception as error:

@@ -97,6 +97,7 @@ class EmbeddingStore:
         return take_rows(self.parts, rows)
 
     def _open(self, files: Sequence[Path]) -> None:
+        """Add files of embeddings: the sorted keys of all texts, and the place of each."""
         keys = [self.keys]
         places = [self.places]
         start = sum(map(len, self.parts))
@@ -112,6 +113,7 @@ class EmbeddingStore:
         self.places = np.concatenate(places)[first]
 
     def _write(self, vectors: np.ndarray, texts: list[tuple[str, str]]) -> Path:
+        """Write a chunk of embeddings and its keys; returns the file of the keys."""
         broken = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
         if len(broken):
             lang, text = texts[broken[0]]
@@ -241,6 +243,7 @@ def stored_encoder(
     store = EmbeddingStore(name, cache_dir)
 
     def reading(texts: list[str], lang: str) -> Any:
+        """The embeddings of texts, of which only new ones are encoded."""
         if not len(texts):
             return np.asarray(encode([], lang))
         keys = np.array([key_of(lang, text) for text in texts], np.uint64)

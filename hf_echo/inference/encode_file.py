@@ -128,6 +128,7 @@ def _encoded_part(
     stop: int,
     bar: tqdm | None,
 ) -> np.ndarray:
+    """(stop - start, d) embeddings of lines; an error names them."""
     if bar is not None:
         bar.update(start - bar.n)  # parts that are finished
     try:
@@ -179,6 +180,7 @@ def write_embeddings(out: Path, texts: Iterable[list[str]], parts: Sequence[np.n
 def _write_parquet(
     path: Path, texts: Iterable[list[str]], parts: Sequence[np.ndarray], width: int
 ) -> None:
+    """Write texts beside their embeddings, part by part."""
     import pyarrow as pa
     import pyarrow.parquet as pq
     from datasets import Features, List, Value

@@ -62,7 +62,12 @@ def warn_of_far_translations(
     rows = np.flatnonzero(cosines < FAR)
     if len(rows):
         logger.warning(
-            "%d of %d translations are far from their sources (cosine below %.2f), the first is row %d with %.2f: "
-            "check them. A long sentence is hard for a decoder of one vector; cut it into shorter ones",
-            *(len(rows), len(cosines), FAR, rows[0] + 1, cosines[rows[0]]),
+            "%d of %d translations are far from their sources (cosine below %.2f), the first is row %d "
+            "with %.2f: check them. A long sentence is hard for a decoder of one vector; cut it into "
+            "shorter ones",
+            len(rows),
+            len(cosines),
+            FAR,
+            rows[0] + 1,
+            cosines[rows[0]],
         )

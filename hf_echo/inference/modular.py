@@ -50,6 +50,8 @@ def modular_encoder(model: Any, *, batch_size: int = 32) -> Encode:
     identified."""
 
     def encode(texts: list[str], lang: str | None = None) -> Any:
+        """(n, d) embeddings of texts in one language, in one each,
+        or in languages to be identified."""
         texts = texts_of(texts)
         lang = langs_of(lang, len(texts))
         langs = lang if isinstance(lang, list) else [lang] * len(texts)

@@ -89,15 +89,16 @@ class EchoScorer:
 
     @torch.inference_mode()
     def _block(self, columns: list[tuple[list[str], list[str | None]]]) -> np.ndarray:
+        """(rows,) the cosine of both columns, or BLASER's score of all columns."""
         vectors = embed_columns(open_encoder(self.model, dtype=self.dtype), columns)
         if not self.blaser:
             return np.clip((vectors[0] * vectors[1]).sum(axis=1), -1, 1)
         blaser = _open_blaser(self.blaser)
         size = vectors[0].shape[1]
-        wanted = blaser.config.embedding_size
-        if size != wanted:
+        embedding_size = blaser.config.embedding_size
+        if size != embedding_size:
             raise ValueError(
-                f"{self.blaser} reads embeddings of {wanted} dimensions, and {self.model} writes {size}"
+                f"{self.blaser} reads embeddings of {embedding_size} dimensions, and {self.model} writes {size}"
             )
         return blaser(*(torch.from_numpy(side) for side in vectors)).scores.numpy()
 

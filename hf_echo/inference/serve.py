@@ -142,6 +142,7 @@ class Guard:
         self.max_body = max_body
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answer 401 without the token; else call the server with a body of bounded size."""
         if self.token and scope["type"] == "http" and scope["path"] != "/health":
             header = Request(scope).headers.get("authorization", "")
             # It takes as long for any token, so that the time tells a stranger nothing.
@@ -156,6 +157,7 @@ class Guard:
         size = 0
 
         async def limited() -> Any:
+            """The next part of the body; raises 413 where all parts together are too large."""
             nonlocal size
             message = await receive()
             size += len(message.get("body", b""))
@@ -202,6 +204,7 @@ class Metrics:
 
         @app.middleware("http")
         async def counted(request: Request, call_next: Any) -> Any:
+            """Count a request and its seconds, by route and status."""
             start = time.perf_counter()
             status = 500
             try:
@@ -249,6 +252,7 @@ def answer_errors(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def wrong_value(request: Request, error: RequestValidationError) -> Response:
+        """A request that does not fit the schema: one line that says what to send."""
         first = error.errors()[0]
         field = ".".join(part for part in first["loc"][1:] if isinstance(part, str)) or None
         if "json" not in request.headers.get("content-type", ""):
@@ -448,6 +452,7 @@ def add_openai_routes(app: FastAPI, service: Service) -> None:
 
     @app.post("/v1/embeddings")
     async def embeddings(request: Request, body: OfOpenAI) -> Response:
+        """The route of OpenAI: vectors of length 1, as numbers or in base64."""
         vectors, tokens, name = await service.embed(request, body, body.input, "input")
         # Clients compare by dot product: vectors have length 1, as OpenAI's.
         rows: Any = unit_length(vectors).astype("<f4")

@@ -94,6 +94,7 @@ def embed_shards(
 def _embed_shard(
     dataset: Dataset, out: Path, encoder: ShardEncoder, shards: int, number: int
 ) -> None:
+    """Write the embeddings of one shard."""
     rows = rows_of_shard(dataset, number, shards)
     folder = encoder.folder_in(shard_folder(out, number))
     folder.mkdir(parents=True, exist_ok=True)

@@ -165,6 +165,7 @@ def _check_reads_texts(model: Translator) -> None:
 
 
 def _check_embeddings(embeddings: np.ndarray, model: Translator) -> None:
+    """Raises ValueError for embeddings that the decoder cannot read."""
     size = model.config.embedding_size
     if not np.issubdtype(embeddings.dtype, np.floating):
         raise ValueError(

@@ -124,6 +124,7 @@ def guide_filter(
 
 
 def _warn_of_unsuited_guide(positive: Tensor, kept: Tensor, radius: float) -> None:
+    """Warn where the guide filters by negative cosines, or leaves hardly a negative."""
     if bool((positive <= 0).any()):
         warnings.warn(
             "the guide gives some translations a cosine <= 0: these rows keep only negatives of negative "

@@ -117,6 +117,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         dtype: torch.dtype,
         grad_enabled: bool,
     ) -> Tensor:
+        """The loss and, where they are needed, its gradients, chunk by chunk of tokens."""
         need_hidden = grad_enabled and ctx.needs_input_grad[0]
         need_weight = grad_enabled and ctx.needs_input_grad[1]
         wide = torch.promote_types(dtype, torch.float32)
@@ -155,6 +156,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
+        """The gradients of `forward`, times that of the loss."""
         # once_differentiable would not raise here: it checks only grad_output, which is usually a
         # constant.
         if torch.is_grad_enabled():

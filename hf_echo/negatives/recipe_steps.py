@@ -74,6 +74,7 @@ class RuleNegatives(Checked):
     seed: int = setting("random seed", 0)
 
     def add(self, table: pa.Table) -> pa.Table:
+        """The table with negatives by rule for English targets that have none."""
         negatives_of_rows = []
         for row in table.select(["target", "target_lang", "hard_negatives"]).to_pylist():
             negatives = row["hard_negatives"] or []

@@ -223,6 +223,7 @@ def _list_end(text: str, start: int) -> int | None:
 
 
 def _literal(text: str) -> Any:
+    """The value that a reply spells, as JSON or in Python; None for other text."""
     try:
         # first, because its escapes ("\\/", "\\ud83d\\ude00") mean something else in Python
         return json.loads(text)

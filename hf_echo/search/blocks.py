@@ -219,6 +219,7 @@ def _search_block(
 def _write_block(
     start: int, files: dict[int, Path], index_file: Path | None, index: str | None, **options: Any
 ) -> None:
+    """Search the neighbours of a block of rows and write them, once."""
     import faiss
 
     faiss_index = None
@@ -236,6 +237,7 @@ def _write_index(y: Rows, index: str, block: int, unfinished: Path) -> None:
 
 
 def _filled_index(y: Rows, index: str, block: int) -> Any:
+    """An index of faiss, trained where it must be, with all rows of `y`."""
     faiss_index = empty_index(y.width, index)
     if not faiss_index.is_trained:
         # Runs of rows from all over the collection stand for it.

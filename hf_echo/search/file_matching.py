@@ -172,6 +172,7 @@ def match_files(  # noqa: PLR0913 (the options of `hf-echo match`)
 
 
 def _check_input(path: Path, lang: str | None, raw: bool) -> None:
+    """Raises an error for a side that is no folder or table of documents."""
     if not path.exists():
         raise FileNotFoundError(
             f"no file or folder {path}; give a folder of documents, or a table of them"

@@ -186,6 +186,7 @@ def encode_sides(
 def _encoded_rows(
     lines: TextLines, encode: Encode, lang: str | None, start: int, stop: int
 ) -> np.ndarray:
+    """(stop - start, d) embeddings of lines; a broken one is named by its line."""
     parts = []
     for first in range(start, stop, CHUNK):
         texts = lines.read(first, min(first + CHUNK, stop))

@@ -213,6 +213,7 @@ def _gold_set(gold: Iterable[Pair]) -> set[Pair]:
 
 
 def _pair_score(mined: int, right: int, gold: int, threshold: float | None = None) -> PairScore:
+    """F1, precision and recall in percent."""
     return PairScore(
         f1=200 * right / (mined + gold),
         precision=100 * right / mined if mined else 0.0,

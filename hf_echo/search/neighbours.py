@@ -122,6 +122,7 @@ def _candidate_scores(
 
 
 def _sparse_neighbours(x: Matrix, y: Matrix, k: int) -> Neighbours:
+    """The k nearest rows of a sparse matrix, in blocks of rows."""
     nearest = Neighbours.none_yet(x.shape[0], k)
     rows_at_a_time = max(1, PAIRS // y.shape[0])
     columns = y.astype(np.float64).T.tocsr()

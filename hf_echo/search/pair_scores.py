@@ -152,6 +152,7 @@ def open_pairs(
 def _blocks(
     part: Part, mapping: Mapping[str, str], langs: Languages, is_tsv: bool, left_out: Counter[str]
 ) -> Iterator[PairBlock]:
+    """Yield blocks of pairs with the language of each text."""
     names = list(part.columns) if is_tsv else list(mapping.values())
     left_out.clear()
     for block in part.read(list(dict.fromkeys(names))):

@@ -67,6 +67,7 @@ class ContrastiveTrainer(TranslationTrainer):
     def encoded(
         self, model: nn.Module, inputs: dict[str, Any], *, alone: bool = False
     ) -> EncodedBatch:
+        """Embeddings of all texts, and the loss of the translation where the decoder reads them."""
         if alone:
             # without labels the decoder reads nothing
             inputs = {name: inputs[name] for name in ("input_ids", "attention_mask")}
@@ -78,6 +79,8 @@ class ContrastiveTrainer(TranslationTrainer):
         return output.sentence_embedding, {"translation": loss}, weights
 
     def losses_of_embeddings(self, embeddings: torch.Tensor, inputs: dict[str, Any]) -> LossParts:
+        """The contrastive loss, of whole vectors and of their first dimensions,
+        and the squared distance."""
         # Matryoshka: the mean over whole vectors and over their first dimensions alone.
         parts_by_size = [self.contrastive_parts(embeddings, inputs)]
         for dim in self.args.truncate_dims:
@@ -126,6 +129,7 @@ class ContrastiveTrainer(TranslationTrainer):
 
         # Rows come in chunks, which see all candidates.
         def options(rows: slice) -> dict[str, Any]:
+            """The options of the loss for a block of sources."""
             return dict(
                 logit_scale=args.logit_scale,
                 margin=args.margin,

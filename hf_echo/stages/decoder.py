@@ -55,6 +55,7 @@ class DecoderTrainer(TranslationTrainer):
         model.encoder.requires_grad_(False)
 
     def forward(self, model: nn.Module, inputs: dict[str, Any]) -> EchoTranslationOutput:
+        """The decoder reads stored embeddings of the sources, if there are some."""
         if self.embeddings is None:
             return super().forward(model, inputs)
         embeddings = torch.from_numpy(self.embeddings[inputs["index"].cpu().numpy()])

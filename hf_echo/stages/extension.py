@@ -99,6 +99,8 @@ class ExtensionTrainer(DistillationTrainer):
         return CoreTrainer.loss_parts(self, model, inputs)  # not that of distillation
 
     def losses_of_embeddings(self, student: torch.Tensor, inputs: dict[str, Any]) -> LossParts:
+        """OS Eq. 8 to 11: squared distance to the teacher's embeddings,
+        and both contrastive losses."""
         # (n,) which rows are of a new language, and which are English
         device = student.device
         langs = self.source_langs(inputs)
@@ -119,6 +121,7 @@ class ExtensionTrainer(DistillationTrainer):
         is_same = same_text(inputs)
 
         def losses(rows: slice) -> dict[str, torch.Tensor]:
+            """The losses of a block of rows."""
             return distillation_parts(
                 student[rows],
                 teacher[rows],
@@ -177,6 +180,7 @@ class ExtensionStage(Stage):
         return resampled(pairs, data, config.seed)
 
     def row_choice(self, data: DataArguments, config: ExtensionConfig) -> dict[str, Any]:
+        """What decides which rows are learned, beside the data."""
         errors = read_xsimpp(data.teacher_xsimpp) if data.teacher_xsimpp else None
         return {
             "stage": self.name,

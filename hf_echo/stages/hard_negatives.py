@@ -67,11 +67,14 @@ class HardNegativesTrainer(ContrastiveTrainer):
     def contrastive_parts(
         self, embeddings: torch.Tensor, inputs: dict[str, Any]
     ) -> dict[str, torch.Tensor]:
+        """OS Eq. 5: translation against all targets, and against the source's own hard
+        negatives."""
         n = len(inputs["index"])
         target, options = self.gathered(embeddings[n : 2 * n], inputs)
         index = inputs["negative_index"]
 
         def losses(rows: slice) -> dict[str, torch.Tensor]:
+            """The losses of a block of sources."""
             negatives = embeddings[index[rows].clamp(min=0)]  # (rows, K, dimensions)
             texts = (embeddings[:n][rows], target, negatives, index[rows] >= 0)
             row_options = options(rows)

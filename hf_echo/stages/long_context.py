@@ -71,11 +71,13 @@ class LongContextTrainer(EncoderTrainer):
         super().__init__(model, args, tokenizer=tokenizer, **kwargs)
 
     def losses_of_embeddings(self, embeddings: torch.Tensor, inputs: dict[str, Any]) -> LossParts:
+        """OS Eq. 15: the translation of a paragraph against those of the batch."""
         source, target = embeddings.chunk(2)
         all_target, offset = gather_with_grad(target)
         is_same = same_text(inputs)
 
         def losses(rows: slice) -> dict[str, torch.Tensor]:
+            """The loss of a block of paragraphs."""
             loss = contrastive_loss(
                 source[rows],
                 all_target,

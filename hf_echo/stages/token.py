@@ -41,6 +41,7 @@ class TokenTrainer(DistillationTrainer):
     encoder_sides = 2
 
     def loss_parts(self, model: nn.Module, inputs: dict[str, Any]) -> LossParts:
+        """OS Eq. 13 and 14: the teacher's embeddings, and tokens that align with each other."""
         n = len(inputs["index"])
         output = self.encode(model, inputs)
         states = output.get("encoder_last_hidden_state", output.get("last_hidden_state"))

@@ -85,14 +85,12 @@ class ConvertEncoder(Conversion):
         from ..utils.files import read_json
 
         attention = read_json(Path(self.output_dir, "config.json"), {}).get("attention")
-        how = "a start, with attention in both directions"
+        way = "a start, with attention in both directions"
         if attention == "own":
-            how = "it is, with its own attention"
-        return (
-            "{output_dir}: taken as "
-            + how
-            + "; ready for a stage (hf-echo train ... model_name_or_path={output_dir})"
-        )
+            way = "it is, with its own attention"
+        # The caller fills in {output_dir}.
+        next_step = "ready for a stage (hf-echo train ... model_name_or_path={output_dir})"
+        return "{output_dir}: taken as " + way + "; " + next_step
 
     source: str = model("text model of transformers or SentenceTransformer: folder or Hub name")
     output_dir: str = output("folder of the encoder")

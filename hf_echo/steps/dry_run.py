@@ -85,6 +85,8 @@ class _Start:
         return is_inside or any(Path(name) in output.parents for output in outputs)
 
     def check_other_models(self, args: DataArguments) -> None:
+        """Note a teacher, guide or file of errors that is neither there nor made by an earlier
+        step."""
         for field in ("teacher", "guide", "base_languages_of"):
             name = packaged_model(getattr(args, field) or "")
             if (
@@ -135,8 +137,8 @@ def dry_run(
     `journey`: the recipes that are run together, with the same overrides; by default those beside
     `path`, with none. What an earlier one would save is planned from its recipe.
     """
-    own = known_overrides(path, overrides or {}) if journey is not None else overrides
-    training = read_recipe(path, own)
+    step_overrides = known_overrides(path, overrides or {}) if journey is not None else overrides
+    training = read_recipe(path, step_overrides)
     if isinstance(training, Operation):
         raise ValueError(f"{path} names an operation, not a training stage")
     declared = training.stage
@@ -165,19 +167,19 @@ def dry_run(
 def _data(stage: Stage, args: DataArguments, start: _Start) -> dict[str, Any]:
     """{"pairs", "problems"}; a name on the Hub is not asked for,
     and what an earlier recipe makes is not missed."""
-    found: dict[str, Any] = {"problems": []}
+    description: dict[str, Any] = {"problems": []}
     is_here = not args.train_data or _is_here(args.train_data)
     is_made = not is_here and start.makes(args.train_data)
     if not is_here and not is_made and _hub_name(args.train_data):
-        found["problems"].append(
+        description["problems"].append(
             f"train_data: {args.train_data} is not here; a name on the Hub is not looked up"
         )
     elif not is_made:
         # It is read as the run reads it.
         try:
-            found["pairs"] = len(stage.load_rows(args))
+            description["pairs"] = len(stage.load_rows(args))
         except (OSError, ValueError) as error:
-            found["problems"].append(f"train_data: {first_line(error)}")
+            description["problems"].append(f"train_data: {first_line(error)}")
     for name, source in args.dev_data.items():
         # A name on the Hub, and what an earlier recipe makes, is not missed.
         place = str(source.get("path", "") if isinstance(source, dict) else source)
@@ -186,8 +188,8 @@ def _data(stage: Stage, args: DataArguments, start: _Start) -> dict[str, Any]:
         try:
             stage.load_dev_sets(type(args)(dev_data={name: source}, dev_negatives=0))
         except (OSError, ValueError) as error:
-            found["problems"].append(f"dev_data.{name}: {first_line(error)}")
-    return found
+            description["problems"].append(f"dev_data.{name}: {first_line(error)}")
+    return description
 
 
 def _is_here(name: str) -> bool:
@@ -201,6 +203,7 @@ def _hub_name(name: str) -> bool:
 
 
 def _output_problems(training: Training) -> list[str]:
+    """Why the output folder cannot be used; empty if it can."""
     out = Path(training.output_dir)
     try:
         check_output_folder(out)

@@ -86,6 +86,7 @@ class TrimVocabulary(OnEcho):
     )
 
     def make(self) -> dict[str, Any]:
+        """Run the operation and, with a table, measure xsim before and after it."""
         from ..data import load_nway
         from ..evaluation import evaluate_xsim
         from ..inference.any_encoder import any_encoder
@@ -233,6 +234,7 @@ class Release(OnTextOrSpeech):
             set_license(card, self.license)
 
     def make(self) -> None:
+        """Write the release of a text or of a speech encoder."""
         from ..hub.release import release_checkpoint, release_speech
         from ..inference.encode_speech import is_speech
 
@@ -364,6 +366,7 @@ class MeasureTeacher(Operation):
     output_dir: str = output(f"folder of {XSIMPP}")
 
     def make(self) -> dict[str, Any]:
+        """Measure xsim++ of each language, and write the error rates beside their lineage."""
         from ..evaluation import evaluate_xsim
         from ..inference.any_encoder import any_encoder
         from ..utils.files import write_json

@@ -63,9 +63,11 @@ def find_recipes(name: str, inside: tuple[Path, ...] = ()) -> list[Path]:
         files = sorted(path.glob("[0-9]*.yaml")) if path.is_dir() else []
         if files:
             return [step for file in files for step in _with_journey(file, inside)]
-    known = sorted({str(p.parent.relative_to(RECIPES)) for p in RECIPES.rglob("[0-9]*.yaml")})
+    folder_names = sorted(
+        {str(p.parent.relative_to(RECIPES)) for p in RECIPES.rglob("[0-9]*.yaml")}
+    )
     raise FileNotFoundError(
-        f"no recipe {name!r}; give a YAML file, a folder of them, or one of {', '.join(known)}"
+        f"no recipe {name!r}; give a YAML file, a folder of them, or one of {', '.join(folder_names)}"
     )
 
 
@@ -141,18 +143,18 @@ def step_fields(path: Path) -> set[str]:
 
 def known_overrides(path: Path, overrides: Mapping[str, Any]) -> dict[str, Any]:
     """Those overrides whose field the step has: `shape.hidden_size` is one of `shape`."""
-    known = step_fields(path)
-    return {key: value for key, value in overrides.items() if key.partition(".")[0] in known}
+    field_names = step_fields(path)
+    return {key: value for key, value in overrides.items() if key.partition(".")[0] in field_names}
 
 
 def check_overrides(paths: Sequence[Path], overrides: Mapping[str, Any]) -> None:
     """Raises ValueError for an override that no step of a journey knows."""
-    known = {name for path in paths for name in step_fields(path)}
+    field_names = {name for path in paths for name in step_fields(path)}
     for key in overrides:
         name = key.partition(".")[0]
-        if name not in known:
+        if name not in field_names:
             raise ValueError(
-                f"no step of the journey has a field {name!r}{did_you_mean(name, known)}"
+                f"no step of the journey has a field {name!r}{did_you_mean(name, field_names)}"
             )
 
 
@@ -351,7 +353,8 @@ def check_report_to(name: str, report_to: Any) -> None:
         get_available_reporting_integrations,
     )
 
-    for tracker in report_to if isinstance(report_to, list) else [report_to or "none"]:
+    trackers = report_to if isinstance(report_to, list) else [report_to or "none"]
+    for tracker in trackers:
         if tracker in ("none", "all"):
             continue
         if str(tracker) not in INTEGRATION_TO_CALLBACK:

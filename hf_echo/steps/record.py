@@ -27,12 +27,31 @@ logger = logging.getLogger(__name__)
 
 RUN = "recipe.json"  # in the output folder: what was trained with which settings
 # What does not change the result, by the start of a field's name: the place, the log, the machine.
-FREE = tuple(
-    (
-        "output_dir cache_dir live_teacher use_cpu save_on_each_node local_rank ddp_ dataloader_ log_ "
-        "logging_ report_to run_name project trackio_ disable_tqdm skip_ debug do_ torch_ "
-        "gradient_checkpointing activation_checkpointing push_to_hub hub_ enable_jit_checkpoint"
-    ).split()
+FREE = (
+    "output_dir",
+    "cache_dir",
+    "live_teacher",
+    "use_cpu",
+    "save_on_each_node",
+    "local_rank",
+    "ddp_",
+    "dataloader_",
+    "log_",
+    "logging_",
+    "report_to",
+    "run_name",
+    "project",
+    "trackio_",
+    "disable_tqdm",
+    "skip_",
+    "debug",
+    "do_",
+    "torch_",
+    "gradient_checkpointing",
+    "activation_checkpointing",
+    "push_to_hub",
+    "hub_",
+    "enable_jit_checkpoint",
 )
 # How long, and how often it is measured and saved: a run that was killed may resume with other
 # values.
@@ -119,9 +138,11 @@ def check_data(out: Path, run: Mapping[str, Any], before: Mapping[str, Any]) -> 
     for field, was in (before.get("data") or {}).items():
         now = run["data"].get(field)
         if now is not None and now != was:
-            key, _, inner = field.partition(".")
-            name = run["values"].get(key)
-            name = (name or {}).get(inner) if inner else name
+            # "dev_data.flores" is the entry "flores" of the setting `dev_data`.
+            setting, _, entry = field.partition(".")
+            name = run["values"].get(setting)
+            if entry:
+                name = (name or {}).get(entry)
             raise ValueError(
                 f"{out} was trained on other data: {field} ({name}) has changed since; --fresh trains again from the "
                 "start, --changed-data accepts the change, or give another output_dir"
@@ -147,9 +168,9 @@ def checkpoint_to_resume(
     free = FREE + LENGTH if checkpoints else FREE
     if before is None or _settings(before, free) != _settings(run, free):
         differs = f" ({_difference(before, run, free)})" if before else ""
-        what = "checkpoints" if checkpoints else "weights"
+        kind_of_files = "checkpoints" if checkpoints else "weights"
         raise ValueError(
-            f"{out} holds {what} of other settings; --fresh replaces them, or change output_dir{differs}"
+            f"{out} holds {kind_of_files} of other settings; --fresh replaces them, or change output_dir{differs}"
         )
     trained_by = before.get("processes")
     now = run.get("processes")
@@ -239,6 +260,7 @@ def _settings(run: Mapping[str, Any], free: tuple[str, ...]) -> dict:
 
 
 def _difference(before: Mapping[str, Any], run: Mapping[str, Any], free: tuple[str, ...]) -> str:
+    """The first setting in which two runs differ, as the refusal says it."""
     old = _settings(before, free)
     new = _settings(run, free)
     if old["stage"] != new["stage"]:

@@ -76,16 +76,16 @@ def describe_journey(
 def _check_together(steps: Mapping[Path, Training | Operation]) -> None:
     """Raises where a later step would: it lacks what nobody makes,
     or two steps write one folder."""
-    made: dict[Path, Path] = {}
+    steps_by_folder: dict[Path, Path] = {}
     for path, step in steps.items():
         problems: Iterator[str] = iter(())
         if isinstance(step, Operation):
-            problems = _input_problems(step, made)
+            problems = _input_problems(step, steps_by_folder)
         elif len(steps) > 1:  # a stage alone says it when it reads its data
-            problems = _stage_problems(step, set(made))
+            problems = _stage_problems(step, set(steps_by_folder))
         for problem in problems:
             raise FileNotFoundError(f"{path}: {problem}")
-        other = made.setdefault(Path(step.output_dir), path)
+        other = steps_by_folder.setdefault(Path(step.output_dir), path)
         if other != path:
             raise ValueError(
                 f"{path}: output_dir {step.output_dir!r} is that of {other} too: each step has its own"

@@ -113,8 +113,8 @@ def model(
 
 
 def language_code(text: str) -> str:
-    """The NLLB code of a language that is given by any name or code, for `setting(...,
-    convert=language_code)`."""
+    """The NLLB code of a language that is given by any name or code,
+    for `setting(..., convert=language_code)`."""
     from ..languages import as_code  # when it is needed: no help reads the tables
 
     return as_code(text)

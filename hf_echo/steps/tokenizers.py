@@ -46,6 +46,7 @@ class CountWords(Step):
     on_bad_row: OnBadRow = setting(SKIP_BAD, DefaultOf("vocabulary.counts.count_words"))
 
     def run(self) -> dict[str, Any]:
+        """Count the words of the texts; returns the totals."""
         from ..vocabulary.counts import count_words
 
         counts = self.call(count_words, split=None if self.split == "all" else self.split)
@@ -160,6 +161,7 @@ class ExtendTokenizer(OnCounts):
     )
 
     def make(self) -> dict[str, Any]:
+        """Extend a tokenizer by merges of its words, and save it."""
         from ..vocabulary.extend import extend_tokenizer
         from ..vocabulary.loading import load_tokenizer
 
@@ -222,6 +224,7 @@ class CompareTokenizers(Step):
     )
 
     def run(self) -> None:
+        """Compare tokenizers on the same texts, on the screen and in files."""
         from ..utils.files import write_text
         from ..vocabulary.loading import load_tokenizer
         from ..vocabulary.report import vocabulary_report

@@ -93,6 +93,7 @@ class CollectData(Operation):
         }
 
     def make(self) -> dict[str, Any]:
+        """Write the mix and the dev sets, compare it with test splits, and record it."""
         from ..data.collect import collect
         from ..utils.folders import write_folder
         from ..utils.lineage import write_lineage
@@ -174,6 +175,7 @@ class HubTables(Operation):
             self.how[name] = make(HubTable, values, f"datasets: {name}")
 
     def make(self) -> dict[str, Any]:
+        """Write the tables of the Hub's data sets, and record them."""
         from ..data.hub_tables import write_hub_table
         from ..utils.lineage import write_lineage
 
@@ -293,6 +295,7 @@ class Speak(Operation):
                 )
 
     def make(self) -> dict[str, Any]:
+        """Speak the sentences of the texts, and record how."""
         from ..data.speech.speech_engines import open_engines
         from ..data.speech.spoken_corpus import SpeechPlan, speak_corpus
         from ..data.speech.spoken_sentences import Effects, read_sentences
@@ -385,6 +388,7 @@ class PrepareData(Operation):
         return {"output_dir": self.output_dir, **report}
 
     def prepare(self) -> dict[str, Any]:
+        """Tokenize the pairs into shards."""
         from ..data import load_parallel
         from ..data.prepared import prepare_parallel
         from ..modeling import EchoTokenizer
@@ -455,6 +459,8 @@ def run_pipeline(s: Any, recipe: Any, out: str | Path, **options: Any) -> None:
     from ..utils.executors import executor_named
 
     shared = dict(on_bad_row=s.on_bad_row, overwrite=s.overwrite, fresh=not s.resume)
-    done = run(recipe, out, executor=executor_named(s.executor), **shared, **options)
-    print(steps_table(done.steps))
-    print(f"{done.rows:,} rows in {done.folder / 'data'}; see counts.md and stats.md beside it")
+    outcome = run(recipe, out, executor=executor_named(s.executor), **shared, **options)
+    print(steps_table(outcome.steps))
+    print(
+        f"{outcome.rows:,} rows in {outcome.folder / 'data'}; see counts.md and stats.md beside it"
+    )

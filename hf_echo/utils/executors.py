@@ -99,6 +99,7 @@ class _Call:
         self.function = function
 
     def __call__(self, batch: pd.DataFrame) -> dict[str, Any]:
+        """One item on a worker: its pickled result, or its error, and the warnings."""
         item = pickle.loads(batch["item"].iloc[0])
         with _warnings_of(PACKAGE) as warnings:
             try:

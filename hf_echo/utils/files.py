@@ -266,9 +266,8 @@ def load_npy(path: str | Path) -> np.ndarray:
     # A .npy file of numbers, and nothing else that numpy opens.
     try:
         array = np.load(path)
-    except (
-        Exception
-    ) as error:  # EOFError, BadZipFile, UnpicklingError and others for broken headers
+    except Exception as error:
+        # EOFError, BadZipFile, UnpicklingError and others for broken headers
         raise ValueError(
             f"{path} is not a readable .npy file of numbers: {first_line(error)}"
         ) from None

@@ -90,6 +90,7 @@ def sha256(file: str | Path) -> str:
 
 
 def _cached_commit(name: str, revision: str | None = None) -> str | None:
+    """The commit of a model in the local cache of the Hub; None where it is not there."""
     from transformers.utils import cached_file, extract_commit_hash
 
     options = dict(

@@ -55,9 +55,8 @@ def out_of_reach(name: str, files: Sequence[str] = FILES, kind: str = "model") -
         ask(name, timeout=10)
     except (HfHubHTTPError, HFValidationError, ValueError):
         return None
-    except (
-        Exception
-    ) as error:  # the exceptions of the HTTP client vary with the version of huggingface_hub
+    except Exception as error:
+        # The exceptions of the HTTP client vary with the version of huggingface_hub
         return first_line(error)
     return None
 
@@ -160,8 +159,8 @@ def foreign_code(folder: str | Path) -> list[str]:
 
 
 def locate(source: str | Path) -> tuple[str, dict[str, str]]:
-    """Arguments of from_pretrained for a source: (folder or Hub name, {"gguf_file":
-    name} for a GGUF file)."""
+    """Arguments of from_pretrained for a source:
+    (folder or Hub name, {"gguf_file": name} for a GGUF file)."""
     source = snapshot(source)
     path = Path(source)
     # A GGUF file, or a folder that holds one.

@@ -358,6 +358,7 @@ def shown(value: Any) -> str:
 def _checked(
     kind: type, values: Mapping[str, Any], spelled: Callable[[str], str]
 ) -> dict[str, Any]:
+    """The checked values; raises ValueError where a setting lacks another or excludes it."""
     declarations = fields_of(kind)
     checked = check_values(kind, values, spelled)
     complete = {name: default_of(declared) for name, declared in declarations.items()} | checked
@@ -405,6 +406,7 @@ class _Wrong(Exception):
 
 
 def _converted(value: Any, kind: Any) -> Any:
+    """The value as an annotation wants it; raises _Wrong with the words of what is wanted."""
     if _is_union(kind):
         return _one_of(value, get_args(kind))
     if kind is types.NoneType:
@@ -436,6 +438,7 @@ def _choice(value: Any, kind: Any, allowed: tuple[Any, ...]) -> Any:
 
 
 def _mapping(value: Any, types_of_entry: tuple[Any, ...]) -> dict[Any, Any]:
+    """A mapping whose values are converted."""
     if not isinstance(value, Mapping):
         raise _Wrong("a mapping, such as {name: value}")
     if not types_of_entry:
@@ -448,11 +451,11 @@ def _mapping(value: Any, types_of_entry: tuple[Any, ...]) -> dict[Any, Any]:
 
 
 def _one_of(value: Any, members: tuple[Any, ...]) -> Any:
+    """The value as the first member of a union that takes it."""
     reasons = []
     if any(isinstance(member, type) and issubclass(member, Enum) for member in members):
-        members = tuple(
-            member for member in members if member is not str
-        )  # not any text is one of the choices
+        # Not any text is one of the choices.
+        members = tuple(member for member in members if member is not str)
     for member in members:
         try:
             return _converted(value, member)
@@ -462,6 +465,7 @@ def _one_of(value: Any, members: tuple[Any, ...]) -> Any:
 
 
 def _sequence(value: Any, origin: Any, entry_types: tuple[Any, ...]) -> Any:
+    """A list or tuple whose entries are converted."""
     entry_type = entry_types[0] if entry_types else Any
     if not isinstance(value, (list, tuple)):
         words = "values"
@@ -490,6 +494,7 @@ _PLAIN: dict[Any, tuple[str, Callable[[Any], bool]]] = {
 
 
 def _check_range(name: str, number: float, value: Any, metadata: Mapping[str, Any]) -> None:
+    """Raises ValueError for a number outside of the limits that a setting declares."""
     least = metadata.get("least")
     above = metadata.get("above")
     most = metadata.get("most")

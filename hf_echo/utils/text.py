@@ -167,6 +167,7 @@ def _block(file: Iterable[bytes]) -> list[bytes]:
 
 
 def _decoded(lines: list[bytes], start: int) -> Lines:
+    """The lines as text, at once if possible; else line by line, with the numbers of bad ones."""
     numbers = range(start, start + len(lines))
     data = b"".join(lines)
     if b"\0" not in data:

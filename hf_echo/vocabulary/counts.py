@@ -351,6 +351,7 @@ def _count(
 
 
 def _batches(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Join small tables into large ones."""
     # Files come in small tables; DuckDB is fast on large ones.
     waiting: list[pa.Table] = []
     for table in tables:
@@ -373,18 +374,16 @@ def _split_pieces(
     bar = tqdm(desc="Splitting", unit="piece", unit_scale=True, disable=hidden(progress))
     for batch in db.cursor().sql(query, params=[labels]).to_arrow_reader(SPLIT):
         word_counts: Counter[tuple[str, str, str]] = Counter()
-        for lang, kind, piece, n in zip(
-            *(column.to_pylist() for column in batch.columns), strict=True
-        ):
+        columns = [column.to_pylist() for column in batch.columns]
+        for lang, kind, piece, n in zip(*columns, strict=True):
             for word in split_words(piece, pattern):
                 # BPE tokens are shorter, so only merges across a cut are lost; a line of base64 does not stay one word
                 for start in range(0, len(word), LONGEST):
                     word_counts[lang, kind, word[start : start + LONGEST]] += n
         bar.update(len(batch))
-        rows = [
-            {"lang": lang, "kind": kind, "word": word, "n": n}
-            for (lang, kind, word), n in word_counts.items()
-        ]
+        rows = []
+        for (lang, kind, word), n in word_counts.items():
+            rows.append({"lang": lang, "kind": kind, "word": word, "n": n})
         db.register("batch", pa.Table.from_pylist(rows, schema=WORDS))
         db.execute("INSERT INTO words FROM batch")
     bar.close()

@@ -229,6 +229,7 @@ class _Probe:
         return rows
 
     def _row(self, level: str, name: str, script: str, languages: list[str]) -> Fertility:
+        """The figures of a group of languages."""
         # Means over languages, so that one with many texts counts as much as one with few.
         sentence_lengths = []
         word_lengths = []

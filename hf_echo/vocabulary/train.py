@@ -90,6 +90,7 @@ def _train(
     min_count: int,
     progress: bool,
 ) -> EchoTokenizer:
+    """A byte-level tokenizer of this size, with the merges of the counted words."""
     # Special tokens, reserved ones and bytes are there before any merge.
     backend = _start(n_reserved, pattern)
     start_size = backend.get_vocab_size()

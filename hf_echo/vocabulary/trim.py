@@ -148,6 +148,7 @@ def bare(tokenizer: Tokenizer) -> Tokenizer:
 
 
 def _content(tokenizer: Tokenizer) -> dict[str, Any]:
+    """What tokenizer.json holds; raises ValueError for a kind that is not trimmed."""
     content = json.loads(tokenizer.to_str())
     kind = content["model"]["type"]
     if kind == "BPE":  # with marks of words in the tokens, as in CLIP and GPT-1
@@ -203,6 +204,7 @@ def _closure(model: dict[str, Any], ids: dict[str, int]) -> Callable[[int], set[
         ranks.setdefault(_pair(merge), rank)
 
     def with_parts(token_id: int) -> set[int]:
+        """A token and all tokens that its merges pass through."""
         # As BPE reads a word: from its characters, the pair of the first merge becomes one, again
         # and again.
         parts = list(pieces.get(token_id, ""))

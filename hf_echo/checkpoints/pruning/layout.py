@@ -90,6 +90,7 @@ def layout_of(encoder: EchoEncoder) -> Layout | None:
 
 
 def _llama_layer(layer: Any) -> Layer:
+    """The linear maps of a Llama's layer, and the norms in front of them."""
     block = layer.self_attn
     attention = Attention(
         query=block.q_proj,
@@ -108,6 +109,7 @@ def _llama_layer(layer: Any) -> Layer:
 
 
 def _bert(embeddings: nn.Module, layers: Iterable[Any], reader: nn.Module) -> Layout | None:
+    """The layout of layers like BERT's, where a norm follows each part; None for other layers."""
     norm = getattr(embeddings, "LayerNorm", None)  # in front of attention: that of the layer below
     bert_layers = []
     for layer in layers:

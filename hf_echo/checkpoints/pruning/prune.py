@@ -54,8 +54,8 @@ def rotary_pairs(source: int, count: int) -> Tensor:
 
 
 class Selection(NamedTuple):
-    """What stays of a module: rows and columns of its weight (None:
-    all), and the factor of the rest."""
+    """What stays of a module: rows and columns of its weight (None: all),
+    and the factor of the rest."""
 
     rows: Tensor | None = None
     columns: Tensor | None = None
@@ -74,6 +74,8 @@ class _Cut:
 
     @classmethod
     def of(cls, encoder: EchoEncoder, shape: Mapping[str, int], importance: str) -> _Cut:
+        """What stays of an encoder of this shape:
+        the best dimensions by `importance`, or the first ones."""
         layers = layers_to_keep(encoder.config.num_hidden_layers, shape["num_hidden_layers"])
         cut = cls(encoder, dict(shape), layers, torch.arange(shape["hidden_size"]))
         layout = layout_of(encoder)
@@ -89,6 +91,7 @@ class _Cut:
         return cut
 
     def _plan(self, layout: Layout, carried: measure.Carried | None) -> None:
+        """Choose rows and columns of every module that reads or writes the residual stream."""
         # What writes or reads the residual stream keeps the same dimensions everywhere.
         reads_stream = Selection(columns=self.hidden)
         for module in (*layout.embeddings, layout.last[1]):
@@ -159,6 +162,8 @@ class _Cut:
         return groups, groups[:, None] * block.of_group + members, torch.stack(value_dims)
 
     def make(self) -> EchoEncoder:
+        """The pruned encoder, with the kept weights in the mode and on the device of the old
+        one."""
         old = self.encoder
         state = self._state()
         changes = {**self.shape, "decoder": None}

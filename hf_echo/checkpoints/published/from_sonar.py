@@ -119,6 +119,7 @@ def _own_tokenizer(encoder: str | Path) -> str | Path:
 
 
 def _encoder_of_file(file: str | Path) -> Part:
+    """An encoder in a file of fairseq2; raises ValueError for a decoder."""
     tensors = read_weights(file)
     if is_decoder(tensors):
         raise ValueError(
@@ -131,6 +132,7 @@ def _encoder_of_file(file: str | Path) -> Part:
 
 
 def _encoder_of_port(name: str | Path) -> Part:
+    """An encoder that was ported to transformers, in a folder or on the Hub."""
     config = open_config(name, ["m2m_100"], "SONAR's text encoder")
     classes = config.architectures or [ENCODER]
     if classes != [ENCODER]:
@@ -148,6 +150,8 @@ def _encoder_of_port(name: str | Path) -> Part:
 def _encoder(
     backbone: M2M100Config, tensors: Mapping[str, Tensor], languages: list[str]
 ) -> EchoEncoder:
+    """The EchoEncoder around M2M100's encoder:
+    the mean over all tokens, a language token in front."""
     backbone.is_encoder_decoder = False  # the encoder alone
     config = EchoConfig(
         backbone=backbone,
@@ -186,6 +190,7 @@ def _decoder_of_file(file: str | Path) -> Part:
 def _decoder(
     config: M2M100Config, state: dict[str, Tensor], languages: list[str]
 ) -> M2M100ForConditionalGeneration:
+    """transformers' model around the decoder, with SONAR's settings of generation."""
     config.languages = list(languages)
     model = M2M100ForConditionalGeneration.from_pretrained(
         None, config=config, state_dict=state, dtype=state[HEAD].dtype

@@ -98,6 +98,7 @@ def _from_transformers(source: str | Path) -> PreTrainedModel:
 
 
 def _from_file(file: Path, heads: int) -> Wav2Vec2Model:
+    """The audio model in a file of fairseq2, without what pretraining alone needs."""
     content = load_torch(file)
     tensors = content.get("model", content)
     if not isinstance(tensors, Mapping) or "encoder_frontend.model_dim_proj.weight" not in tensors:

@@ -75,6 +75,7 @@ def _encoder(config: WhisperConfig, tensors: dict[str, Tensor]) -> WhisperAudioE
 
 
 def _from_ctranslate2(file: Path) -> WhisperAudioEncoder:
+    """The encoder of a Whisper of CTranslate2, whose shapes say the configuration."""
     spec, variables = read_ctranslate2(file)
     if spec != "WhisperSpec":
         raise ValueError(f"{file} holds a {spec}, not Whisper")
@@ -106,6 +107,7 @@ def _from_ctranslate2(file: Path) -> WhisperAudioEncoder:
 
 
 def _split(name: str, tensor: Tensor) -> dict[str, Tensor]:
+    """A tensor by transformers' name; joined projections of attention become three."""
     name = renamed(name, RENAMES)
     if JOINT not in name:
         return {name: tensor}

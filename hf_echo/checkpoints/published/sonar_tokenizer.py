@@ -167,6 +167,7 @@ def build_tokenizer(pieces: Pieces, languages: list[str], max_length: int) -> So
 
 
 def _read_json(file: Path) -> tuple[Pieces, list[str]]:
+    """(pieces, language codes) of a tokenizer.json of NLLB or SONAR."""
     # Its vocabulary, added tokens and merges.
     try:
         content = json.loads(file.read_text(encoding="utf-8"))

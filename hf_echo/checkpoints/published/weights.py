@@ -30,9 +30,8 @@ def load_torch(file: str | Path, classes: Sequence[type] = ()) -> dict[str, Any]
         with safe_globals(list(classes)):
             # Mapped: encoder and decoder of 3 GB each are checked before one of them is written.
             content = torch.load(file, map_location="cpu", weights_only=True, mmap=is_zipfile(file))
-    except (
-        Exception
-    ) as error:  # UnpicklingError, RuntimeError, EOFError: torch raises what it meets
+    except Exception as error:
+        # UnpicklingError, RuntimeError, EOFError: torch raises what it meets
         reason = "torch cannot read it"
         blocked = re.search(r"GLOBAL (\S+)", str(error))
         if blocked:

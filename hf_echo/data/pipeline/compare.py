@@ -79,6 +79,7 @@ def _highest_ranks(db: duckdb.DuckDBPyConnection, limit: int) -> None:
 
 
 def _first_of_keys(db: duckdb.DuckDBPyConnection) -> None:
+    """Mark rows that share a key with an earlier row that stays: in rounds, then one by one."""
     # Rows that share no key with another stay.
     db.execute("""
         CREATE TABLE every AS SELECT DISTINCT key, row FROM found;
@@ -112,6 +113,7 @@ def _first_of_keys(db: duckdb.DuckDBPyConnection) -> None:
 
 
 def _sample(db: duckdb.DuckDBPyConnection, sampling: Sampling) -> None:
+    """Mark rows that are repeated or left out, so that each group has its share."""
     group = "source_lang || '>' || target_lang" if sampling.by == "direction" else sampling.by
     counted = db.execute(f"SELECT {group}, count(*) FROM found GROUP BY ALL ORDER BY ALL")
     sizes = dict(counted.fetchall())

@@ -86,9 +86,9 @@ class Step:
         return mask
 
 
-def _all_of(table: pa.Table, wanted: Mapping[str, Sequence[str]]) -> np.ndarray:
+def _all_of(table: pa.Table, allowed_values: Mapping[str, Sequence[str]]) -> np.ndarray:
     mask = np.ones(len(table), bool)
-    for column, values in wanted.items():
+    for column, values in allowed_values.items():
         mask &= pc.is_in(table[column], pa.array(values, pa.string())).to_numpy()
     return mask
 
@@ -171,8 +171,8 @@ def _find(name: str) -> Path:
     for path in (Path(name), folder / name, folder / f"{name}.yaml"):
         if path.is_file():
             return path
-    known = ", ".join(sorted(path.stem for path in folder.glob("*.yaml")))
-    raise FileNotFoundError(f"no data recipe {name!r}; give a YAML file or one of {known}")
+    recipe_names = ", ".join(sorted(path.stem for path in folder.glob("*.yaml")))
+    raise FileNotFoundError(f"no data recipe {name!r}; give a YAML file or one of {recipe_names}")
 
 
 def source_of(value: Any, where: str) -> dict[str, Any]:
@@ -185,6 +185,7 @@ def source_of(value: Any, where: str) -> dict[str, Any]:
 
 
 def _step(value: Any, makers: Mapping[str, Maker], where: str) -> Step:
+    """A step of a recipe, with its conditions; raises ValueError that names the place."""
     kinds = ("filter", "keep", "drop", *makers)
     name = next((kind for kind in kinds if isinstance(value, Mapping) and kind in value), None)
     if name is None:

@@ -43,9 +43,8 @@ from .units import Unit, read_unit, units_of
 BLOCK = 50_000  # rows of a block; a worker needs a few times the memory of its text
 FILE_ROWS = 1_000_000  # rows of an output file, if the recipe gives no number of files
 VERSION = 3  # of the blocks; raising it discards old work
-NOTE = (
-    "stage.json"  # in the folder of a finished stage: the counts so far, bad rows and fitted values
-)
+# In the folder of a finished stage: the counts so far, bad rows and fitted values.
+NOTE = "stage.json"
 BLOCKS = "u*.parquet"
 UNIT = 40  # bits of a row number that count rows of one unit
 SCHEMA = pa.schema(

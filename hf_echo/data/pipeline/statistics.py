@@ -126,8 +126,8 @@ class Statistics:
         return cls([dict(zip(FIELDS, row)) for row in rows])
 
     def rows(self) -> list[dict[str, Any]]:
-        """One row per kind of data (the provenance;
-        for code and mathematics also the direction), and the total."""
+        """One row per kind of data (the provenance; for code and mathematics also the direction),
+        and the total."""
         # Code and mathematics count by the side with natural language.
         ways = {(True, False): " to text", (False, True): " from text"}
         kinds: dict[str, list[dict[str, Any]]] = {}

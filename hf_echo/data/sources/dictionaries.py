@@ -54,6 +54,7 @@ def number_of(word: str) -> int:
 
 
 def _entries(package: Files) -> Iterator[tuple[str, str]]:
+    """Pairs of a headword and a translation, from the entries of a dictionary."""
     for index in package.matching("*.index"):
         # Places of entries; several headwords may share an entry, and some lines describe the file.
         data = gzip.decompress(package.read(index.removesuffix(".index") + ".dict.dz"))

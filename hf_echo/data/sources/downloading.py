@@ -225,8 +225,10 @@ def _write_rows(
         pq.ParquetWriter(test, schema, compression="zstd") as test_writer,
     ):
         while block:
+            # The first value of a row says whether it is of the test split.
             for part, writer in enumerate((train_writer, test_writer)):
-                values = [row[1:] for row in block if row[0] == bool(part)]
+                is_test = writer is test_writer
+                values = [row[1:] for row in block if row[0] == is_test]
                 if values:
                     columns = [pa.array(column) for column in zip(*values)]
                     writer.write_table(pa.Table.from_arrays(columns, schema=schema))
@@ -285,6 +287,7 @@ def _without_tests(
     facts: dict[str, Any],
     before: int,
 ) -> dict[str, Any]:
+    """Write the table of a source without the sentences of test splits; returns its entry."""
     entry = {
         "inputs": facts["inputs"],
         "absent": facts["absent"],
@@ -341,6 +344,7 @@ Languages are ISO 639-3 and ISO 15924 codes as in FLORES-200. All text is UTF-8,
 
 
 def _write_readme(out: Path, state: dict[str, Any]) -> None:
+    """Write README.md about the tables and their sources, and the rows of each language."""
     tables = []
     sources = []
     counts = ["| table | language | rows |", "|---|---|--:|"]
@@ -366,6 +370,7 @@ def _table_line(name: str, entry: dict[str, Any], languages: int) -> str:
 
 
 def _source_lines(source: Source, absent: dict[str, int]) -> list[str]:
+    """Lines of README.md about a source."""
     kind = f"n-way, `{source.key}` names the sentence" if source.key else "pairs"
     lines = [
         f"- `{source.name}` ({kind}; columns {', '.join(source.columns)}): {source.citation}.",

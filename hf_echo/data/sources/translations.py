@@ -95,8 +95,8 @@ def _place_of(files: Files, name: str) -> PurePosixPath:
 
 
 class _Paragraphs(HTMLParser):
-    """Collects the texts of paragraphs and headings that have an id (``par_id...``,
-    ``hd_id...``)."""
+    """Collects the texts of paragraphs and headings that have an id
+    (``par_id...``, ``hd_id...``)."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -144,6 +144,7 @@ def read_documentation(files: Sequence[Files]) -> Rows:
 
 
 def _help_rows(package: Files, english_pages: dict[str, dict[str, str]]) -> Rows:
+    """Rows of pairs of paragraphs of help pages that have the same id, each pair once."""
     code = code_of(package.origin.removeprefix(HELP))
     if code is None:
         raise ValueError(f"{package.origin} is in a language that is not known")

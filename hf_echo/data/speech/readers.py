@@ -200,6 +200,8 @@ def _read_located(
 
 
 def _find(value: Any, folders: list[Path]) -> str | None:
+    """The path of an audio file that a table names, in the first folder that holds it;
+    None without."""
     if not isinstance(value, str) or not value or "\0" in value:
         return None
     for name in (value, f"{value}.wav"):  # LJSpeech leaves the suffix out
@@ -275,6 +277,8 @@ def _code(lang: Any) -> str:
 
 
 def _open_dataset(path: Path, label: str, split: str | None, name: str | None) -> Dataset:
+    """The rows of a folder, file or data set of the Hub;
+    raises ValueError where it holds no audio."""
     from datasets import Dataset, concatenate_datasets, load_from_disk
     from datasets.exceptions import DatasetsError
 
@@ -372,6 +376,7 @@ def _from_dataset(
 
 
 def _undecoded(dataset: Dataset, column: str, label: str) -> Dataset:
+    """The data set with audio as bytes and paths; raises ValueError where samples have no rate."""
     from datasets import Audio
 
     # Audio, paths, {bytes, path}, or decoded samples with their rate.

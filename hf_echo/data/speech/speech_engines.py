@@ -129,11 +129,11 @@ class Engine:
 
 
 def run_engine(command: Sequence[str], text: bytes = b"") -> bytes:
-    done = subprocess.run(command, input=text, capture_output=True, timeout=TIMEOUT)
-    if done.returncode:
-        reason = done.stderr.decode(errors="replace").strip().splitlines()
-        raise RuntimeError(reason[-1] if reason else f"exit code {done.returncode}")
-    return done.stdout
+    process = subprocess.run(command, input=text, capture_output=True, timeout=TIMEOUT)
+    if process.returncode:
+        reason = process.stderr.decode(errors="replace").strip().splitlines()
+        raise RuntimeError(reason[-1] if reason else f"exit code {process.returncode}")
+    return process.stdout
 
 
 def _in_files(command: Callable[[str, str], Sequence[str]], text: bytes) -> bytes:
@@ -155,8 +155,8 @@ def _espeak(text: str, voice: str, speed: float, pitch: float) -> bytes:
 
 @cache
 def _espeak_voices() -> dict[str, list[str]]:
-    """Every language with every variant; regional forms (en-us,
-    en-gb-scotland) are voices of one language."""
+    """Every language with every variant; regional forms (en-us, en-gb-scotland) are voices of one
+    language."""
     # Variants are voices, too, except those that are effects.
     variants = []
     for line in _lines("espeak-ng", "--voices=variant"):
@@ -266,9 +266,10 @@ def open_engines(names: Sequence[str] = ()) -> list[Engine]:
             raise ValueError(f"no speech engine {name!r}; there are {', '.join(ENGINES)}")
     for problem in missing_engines(names):
         raise FileNotFoundError(problem)
-    chosen = [ENGINES[name] for name in dict.fromkeys(names)] or [
-        e for e in ENGINES.values() if e.installed
-    ]
+    if names:
+        chosen = [ENGINES[name] for name in dict.fromkeys(names)]
+    else:
+        chosen = [engine for engine in ENGINES.values() if engine.installed]
     if not chosen:
         raise FileNotFoundError(
             f"no speech engine is installed: apt-get install espeak-ng (or {', '.join(list(ENGINES)[1:])})"

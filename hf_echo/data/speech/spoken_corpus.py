@@ -219,6 +219,7 @@ def _write(
     pool: ThreadPoolExecutor,
     to: Path,
 ):
+    """Speak clips and write them as a Parquet file; the clips that failed stand in its metadata."""
     from datasets import Value
 
     # A few sentences may fail (signs that an engine cannot read); half of them is a fault.
@@ -271,6 +272,7 @@ def _spoken(clip: Clip, engines: dict[str, Engine], plan: SpeechPlan) -> dict[st
 
 
 def _report(files: Sequence[Path]) -> dict[str, Any]:
+    """Hours and clips of all files, by language and engine, and how often a clip failed."""
     reasons: Counter[str] = Counter()
     for file in files:
         failed = json.loads(pq.read_schema(file).metadata[FAILED])

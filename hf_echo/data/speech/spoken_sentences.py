@@ -124,6 +124,7 @@ def seeded_number(*parts: object) -> int:
 
 
 def _all(path: Path, lang: str | None, on_bad_row: str) -> Iterator[Sentence]:
+    """Sentences of lines, an n-way table, a table of texts, or both sides of parallel text."""
     if path.suffix == ".txt":
         if lang is None:
             raise ValueError(f"{path}: lines have no language; pass lang='fra_Latn'")
@@ -152,6 +153,7 @@ def _all(path: Path, lang: str | None, on_bad_row: str) -> Iterator[Sentence]:
 
 
 def _table(path: Path, columns: list[str], lang: str | None, on_bad_row: str) -> Iterator[Sentence]:
+    """Sentences of a table of texts; bad rows raise ValueError, or are left out."""
     names = [name for name in ("text", "lang", "english") if name in columns]
     part = open_file(path)
     for block in part.read(names):

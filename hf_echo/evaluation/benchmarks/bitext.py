@@ -114,8 +114,10 @@ def measure_bitext(
     negatives = None
     if hard_negatives:
         english = {row["id"]: row["text"] for row in rows if row["lang"] == ENGLISH}
-        made = hard_negatives_for(list(english.values()))
-        negatives = {key: items for key, items in zip(english, made, strict=True) if items}
+        negatives_of_texts = hard_negatives_for(list(english.values()))
+        negatives = {
+            key: items for key, items in zip(english, negatives_of_texts, strict=True) if items
+        }
     table = evaluate_xsim(encode, rows, target_lang=ENGLISH, negatives=negatives)
     if translate is not None:
         table = _with_translations(table, translate, rows)

@@ -38,8 +38,8 @@ Cut = Callable[[Sequence[str], str], list[list[str]]]
 
 
 def letter_prompt(question: str, options: Sequence[str]) -> str:
-    """Question block, choices block and target format of OS 9.1, with the choices as "A: B: C:
-    D:"."""
+    """Question block, choices block and target format of OS 9.1,
+    with the choices as "A: B: C: D:"."""
     lines = [f"{letter}: {option}" for letter, option in zip(LETTERS, options, strict=False)]
     return (
         f"Answer the question about the document.\n\nQuestion: {question}\n\n"

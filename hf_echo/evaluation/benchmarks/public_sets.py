@@ -297,6 +297,7 @@ def _folders(name: str, spec: PublicSet, path: str | Path | None) -> list[tuple[
 def _read(
     name: str, spec: PublicSet, path: str | Path | None, folder: str, split: str
 ) -> Iterator[Row]:
+    """Rows of a folder of a public set, from a local copy or from the Hub."""
     from datasets import load_dataset
 
     if path is None:
@@ -392,12 +393,14 @@ def program(tokens: Sequence[str]) -> str:
 def _slots(row: Row, code: str) -> Row:
     """Convert "wake me at [time : nine am]" to words and B-/I- tags;
     a word is a character in Japanese and Chinese."""
-    split = list if row["locale"].split("-")[0] in ("ja", "zh") else str.split
+    # `list` cuts a text into characters, `str.split` into words.
+    has_no_spaces = row["locale"].split("-")[0] in ("ja", "zh")
+    split = list if has_no_spaces else str.split
     tokens: list[str] = []
     tags: list[str] = []
-    for slot, inside, outside in re.findall(
-        r"\[\s*([^\[\]:]+?)\s*:\s*([^\[\]]*?)\s*\]|([^\[\]]+)", row["annot_utt"]
-    ):
+    # Each part is a slot "[time : nine am]", or text outside of slots.
+    pattern = r"\[\s*([^\[\]:]+?)\s*:\s*([^\[\]]*?)\s*\]|([^\[\]]+)"
+    for slot, inside, outside in re.findall(pattern, row["annot_utt"]):
         words = [word for word in split(inside or outside) if word.strip()]
         tokens += words
         if not slot:
@@ -428,6 +431,7 @@ def _wic(row: Row, code: str) -> Row | None:
 
 
 def _xlwic(row: Row, code: str) -> Row | None:
+    """A row of XL-WiC in the columns of word-in-context; None without a label."""
     if row["label"] == -1:
         return None
     pair = {"lang": row["language"].lower(), "label": row["label"]}

@@ -151,6 +151,7 @@ def _taught_classifiers(
 def _refuse_unknown_labels(
     labels: Sequence[Hashable], classifier: LogisticRegression, lang: str
 ) -> None:
+    """Raises ValueError for a test row whose label no training row has."""
     train_labels = set(classifier.classes_)
     for number, label in enumerate(labels, 1):
         if label not in train_labels:

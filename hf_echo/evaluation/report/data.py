@@ -116,6 +116,7 @@ def use_published(data: ReportData, file: str | Path) -> None:
 
 
 def _read(file: Path, data: ReportData) -> NwayTable:
+    """A file as an n-way table of the report: rows by split, and hard negatives of English."""
     columns = open_file(file).columns
     target = data.target_lang
     mapping = find_nway_columns(columns)

@@ -163,10 +163,10 @@ def recipe_line(step: Step) -> str:
         for name, value in asdict(step.work).items():
             if value != usual[name]:
                 values[name] = value
-    fields = [
-        f"{name}: {json.dumps(value) if not isinstance(value, str) else value}"
-        for name, value in values.items()
-    ]
+    fields = []
+    for name, value in values.items():
+        text = value if isinstance(value, str) else json.dumps(value)
+        fields.append(f"{name}: {text}")
     return f"- {{{', '.join(fields)}}}"
 
 
@@ -206,6 +206,7 @@ def inspect_pairs(
 
 
 def _sections(table: pa.Table, judged: Sequence[Judged], examples: int) -> list[dict[str, Any]]:
+    """The sections of the page: all filters, the values, and each filter with examples."""
     kept = np.logical_and.reduce([one.keep for one in judged])
     text = f"{len(table):,} pairs, of which all filters together keep {kept.sum():,}. Blue is kept, orange is dropped."
     parts = [section_of("Filters", text, {"": _summary(judged)})]
@@ -270,6 +271,8 @@ def _histograms(table: pa.Table, kept: np.ndarray) -> list[str]:
 
 
 def _histogram(label: str, kept: np.ndarray, dropped: np.ndarray) -> str:
+    """A histogram of a value, of kept and dropped pairs, as SVG."""
+
     def draw(axis: Any) -> None:
         axis.hist(
             [kept, dropped],
@@ -306,6 +309,7 @@ def _section_of_filter(table: pa.Table, one: Judged, examples: int) -> dict[str,
 
 
 def _pairs(table: pa.Table, rows: np.ndarray, margin: np.ndarray | None = None) -> Rows:
+    """The rows of the table that are shown as examples."""
     shown = table.take(pa.array(rows))
     pairs = []
     for number, row in zip(rows.tolist(), shown.to_pylist(), strict=True):

@@ -74,8 +74,8 @@ def page_of(parts: Sequence[dict[str, Any]], title: str) -> str:
 
 
 def sections(measured: dict[str, Any]) -> list[dict[str, Any]]:
-    """{title, text, grids: [{caption, header, rows}], figures:
-    [svg]} of each part that has data."""
+    """{title, text, grids: [{caption, header, rows}], figures: [svg]} of each part that has
+    data."""
     main = measured["main"]
     parts = [*_overview(measured), *_searches(measured)]
     if measured["map"]:
@@ -136,6 +136,7 @@ def _maps(maps: Mapping[str, Any], main: str) -> dict[str, Any]:
 
 
 def _probes(topics: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The sections about classification by topic."""
     text = (
         "Accuracy in percent of logistic regression on frozen embeddings, by mteb's protocol: ten draws of eight "
         "training sentences per topic. CLT: accuracy as a share of the training language's."
@@ -266,6 +267,7 @@ def _sources(measured: dict[str, Any]) -> str:
 
 
 def _summary(measured: dict[str, Any]) -> Rows:
+    """A row for each model: xsim, xsim++ and accuracies of all sets."""
     rows = []
     for model in measured["models"]:
         label = model["label"]
@@ -338,6 +340,8 @@ def svg_of(draw: Callable[[Any], None], width: float, height: float) -> str:
 
 
 def _map(label: str, content: Mapping[str, Any]) -> str:
+    """The map of the sentences of a model, as SVG."""
+
     def draw(axis: Any) -> None:
         # the others lie below
         for x, y, role, focus in sorted(content["points"], key=lambda point: point[2:]):

@@ -132,6 +132,7 @@ def described(negatives: Negatives, source: str, file: str | Path | None = None)
 
 
 def _entries(file: Path) -> Mapping[str, Any]:
+    """The entries of a published set of hard negatives; raises ValueError for another file."""
     layout = 'an object {"changed sentence": {"src": "sentence", "errtype": "kind"}, ...}'
     try:
         entries = json.loads(file.read_text(encoding="utf-8"))

@@ -211,6 +211,7 @@ class _Search:
 def _translated(
     translate: Translate, x: np.ndarray, texts: list[str], english: list[str], lang: str
 ) -> dict[str, Any]:
+    """BLEU and chrF++ into English, of the speech and of the spoken texts."""
     scores = {}
     for prefix, inputs in {"": x, "text_": texts}.items():
         hypotheses = list(translate(inputs, lang, ENGLISH))

@@ -1,5 +1,5 @@
-"""xsim++: xsim with hard negatives of every target sentence in the pool (Chen et al. 2023;
-OS 6.1)."""
+"""xsim++: xsim with hard negatives of every target sentence in the pool
+(Chen et al. 2023; OS 6.1)."""
 
 from __future__ import annotations
 

@@ -151,6 +151,7 @@ class _Tokens(NamedTuple):
 def _tagged_tokens(
     model: Any, tokenizer: Any, rows: Sequence[Row], row_kind: str, layer: int, progress: bool
 ) -> Iterator[tuple[Row, _Tokens]]:
+    """Yield each row with the states of its tokens, and the word that each token belongs to."""
     names = row_names(rows, row_kind)
     texts = []
     word_spans = []
@@ -171,6 +172,7 @@ def _tagged_tokens(
 
 
 def _checked(row: Row, where: str, train_tags: Sequence[str] | None = None) -> Row:
+    """A row with tokens and tags as lists; raises ValueError where they do not fit."""
     if isinstance(row["tokens"], str) or isinstance(row["tags"], str):
         raise ValueError(
             f"{where}: tokens and tags must be lists with one string per word, not strings"

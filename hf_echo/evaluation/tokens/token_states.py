@@ -97,6 +97,7 @@ def _states(
     names: Sequence[str],
     progress: bool,
 ) -> Iterator[TokenStates | None]:
+    """The states of texts, a window of them at a time; None for a text over the limit."""
     bar = tqdm(total=len(texts), desc="Token states", unit="text", disable=hidden(progress))
     for start in range(0, len(texts), WINDOW):
         window = slice(start, start + WINDOW)

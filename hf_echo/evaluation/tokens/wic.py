@@ -133,6 +133,7 @@ def _word_pairs(
     layer: int,
     progress: bool,
 ) -> _WordPairs:
+    """(rows, 2 hidden) vectors of both words, their cosines, and the labels."""
     langs = [row["lang"] for row in rows]
     sides = []  # (n, hidden) of the first word, and of the second
     for side in ("1", "2"):

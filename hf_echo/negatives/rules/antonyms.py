@@ -72,6 +72,7 @@ _BEHIND_RIGHT_SIDE = word_set("behind_right_side")
 
 
 def _word_antonym(s: Sentence, k: int, low: str) -> str | None:
+    """The opposite of a word that fits at its place; None without one."""
     new = ANTONYMS.get(low)
     if new is None or not _fits_neighbours(s, k, low):
         return None
@@ -117,6 +118,7 @@ def _fits_neighbours(s: Sentence, k: int, low: str) -> bool:
 
 
 def _other_side(s: Sentence, k: int, low: str) -> str | None:
+    """The other side of "left" or "top"; "right" may be the opposite of "wrong", too."""
     before = s.before(k)
     behind = s.low[k + 1]
     if low == "right" and before in _AFTER_BE and behind in (".", "!", "?", "", ","):
@@ -131,6 +133,7 @@ def _other_side(s: Sentence, k: int, low: str) -> str | None:
 
 
 def _verb_antonym(s: Sentence, k: int, low: str) -> Edits | None:
+    """The edits that put the opposite verb in place, in the same form, with its preposition."""
     before = s.before(k)
     behind = s.low[k + 1]
     if before in DETERMINERS or (before == "'s" and not low.endswith("ing")):

@@ -30,6 +30,7 @@ def negation(s: Sentence, rng: Random) -> Iterator[Edits]:
 
 
 def _negate(s: Sentence, v: Verb) -> Edits | None:
+    """The edits that negate a finite verb; None where English would need another sentence."""
     k = v.k
     low = s.low[k]
     behind = s.low[k + 1]
@@ -88,6 +89,7 @@ def _coordinated(s: Sentence, k: int) -> bool:
 
 
 def _affirm(s: Sentence, v: Verb) -> Edits | None:
+    """The edits that take the negation away from a verb; None where the sentence needs it."""
     k = v.k
     word = s.tokens[k]
     is_one_word = s.low[k] == "cannot"
@@ -139,8 +141,8 @@ _MODAL_CHANGES = {
 
 
 def modal(s: Sentence, rng: Random) -> Iterator[Edits]:
-    """Yield edits that change the modal verb, or add one for possibility or obligation ("is" ->
-    "may be")."""
+    """Yield edits that change the modal verb,
+    or add one for possibility or obligation ("is" -> "may be")."""
     verbs = finite_verbs(s)
     for verb in verbs:
         if verb.kind == "modal":
@@ -155,6 +157,7 @@ def modal(s: Sentence, rng: Random) -> Iterator[Edits]:
 
 
 def _change_modal(s: Sentence, v: Verb, rng: Random) -> Edits | None:
+    """The edit that puts another modal verb in place of one."""
     k = v.k
     low = s.low[k]
     if v.base == "would" and s.low[after_adverbs(s, k + 1)] in ("like", "rather", "love"):
@@ -171,6 +174,7 @@ def _change_modal(s: Sentence, v: Verb, rng: Random) -> Edits | None:
 
 
 def _add_modal(s: Sentence, v: Verb, rng: Random) -> Edits | None:
+    """The edits that put a modal verb in front of a finite verb: "is" -> "may be"."""
     if not v.base:
         return None  # "he's gone" may be "is" or "has"
     past = v.tense == "past"
@@ -199,6 +203,7 @@ def _add_modal(s: Sentence, v: Verb, rng: Random) -> Edits | None:
 
 
 def _add_modal_to_verb(s: Sentence, v: Verb, new: str, rng: Random) -> Edits | None:
+    """As `_add_modal`, for a full verb: "goes" -> "may go", "went" -> "might have gone"."""
     k = v.k
     if v.tense == "imperative":
         if k not in s.starts:
@@ -241,6 +246,7 @@ def tense(s: Sentence, rng: Random) -> Iterator[Edits]:
 
 
 def _change_tense(s: Sentence, v: Verb) -> Edits | None:
+    """The edits that move a verb from present to past, or from past to future."""
     if not v.base or v.tense == "imperative":
         return None
     k = v.k
@@ -266,6 +272,7 @@ def _change_tense(s: Sentence, v: Verb) -> Edits | None:
 
 
 def _change_tense_of_be(s: Sentence, k: int, contracted: bool) -> Edits | None:
+    """The edit that moves a form of "be" to another tense."""
     low = s.low[k]
     word = s.tokens[k]
     if low in _BE_TENSE:

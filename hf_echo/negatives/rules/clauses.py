@@ -78,6 +78,7 @@ def finite_verbs(s: Sentence) -> list[Verb]:
 
 
 def _find(s: Sentence) -> Iterator[Verb]:
+    """The finite verbs, left to right; an auxiliary tells what the verb behind it may be."""
     last_auxiliary = -9
     for k, word in enumerate(s.low[: len(s)]):
         verb = None

@@ -237,15 +237,14 @@ def pronoun(s: Sentence, rng: Random) -> Iterator[Edits]:
             yield edits
     if has_we and not has_they and "let" not in present:
         yield _mapped(s, _WE_THEY)
-    if (has_they or "their" in present or "themselves" in present) and present.isdisjoint(
-        ("we", "us")
-    ):
+    speaks_of_them = has_they or "their" in present or "themselves" in present
+    if speaks_of_them and "we" not in present and "us" not in present:
         yield _mapped(s, _THEY_WE)
-    if not present.isdisjoint(("you", "your", "yourself")):
-        if not has_they and "their" not in present and "thank" not in present:
-            edits = _you_to_they(s)
-            if edits:
-                yield edits
+    speaks_to_you = not present.isdisjoint(("you", "your", "yourself"))
+    if speaks_to_you and not has_they and "their" not in present and "thank" not in present:
+        edits = _you_to_they(s)
+        if edits:
+            yield edits
 
 
 def _words(s: Sentence) -> dict[int, str]:
@@ -278,6 +277,7 @@ def _male_to_female(s: Sentence) -> Edits:
 
 
 def _female_to_male(s: Sentence) -> Edits:
+    """The edits that make "she" a "he"; "her" becomes "his" or "him"."""
     edits = _mapped(s, _SHE_HE)
     for k, low in enumerate(s.low):
         if low == "her":
@@ -292,6 +292,7 @@ def _female_to_male(s: Sentence) -> Edits:
 
 
 def _first_to_plural(s: Sentence) -> Edits | None:
+    """The edits that make "I" a "we"; None where "I" is an initial or a number."""
     edits = {}
     for k, low in enumerate(s.low):
         behind = s.low[k + 1] if k < len(s) else ""
@@ -309,6 +310,7 @@ def _first_to_plural(s: Sentence) -> Edits | None:
 
 
 def _you_to_they(s: Sentence) -> Edits | None:
+    """The edits that make "you" a "they"; None where it cannot be told from "them"."""
     # "you" is "they" before a verb, "them" behind one.
     edits = _mapped(s, _YOU_THEY)
     verbs = {verb.k: verb.kind for verb in finite_verbs(s)}

@@ -102,6 +102,8 @@ def _is_quantity(s: Sentence, k: int) -> bool:
 
 
 def _other_number_word(s: Sentence, k: int, low: str, rng: Random) -> str | None:
+    """Another number in words: "three", "twice", "half of", "all the";
+    None if it counts nothing here."""
     before = s.before(k)
     behind = s.low[k + 1]
     if (before == "-" and low not in _SCALES) or _is_percent(s, k + 1) or _is_fraction(s, k):
@@ -170,6 +172,7 @@ def date(s: Sentence, rng: Random) -> Iterator[Edits]:
 
 
 def _other_date_number(s: Sentence, k: int, low: str, rng: Random) -> str | None:
+    """Another year, decade, day, time or ordinal in digits; None for other numbers."""
     if _is_year(s, k):
         # A year near it, and not far in the future.
         year = int(low)
@@ -206,20 +209,19 @@ def _as_ordinal(value: int) -> str:
 
 
 def _other_time_word(s: Sentence, k: int, low: str, rng: Random) -> str | None:
+    """Another day, unit or period: "yesterday", "three days", "last week", "weekly"; None if it is none here."""
     before = s.before(k)
     behind = s.low[k + 1]
     if s.in_compound(k):
         return None
     if low in _DAYS and behind != "'s":
         return rng.choice(_DAYS[low])
-    is_counted = (
-        before[:1].isdigit()
-        or before in _CARDINALS
-        or before in _TENS
-        or before in ("few", "several")
-    )
+    # "three days", but not "three days old"
+    is_number = before[:1].isdigit() or before in _CARDINALS or before in _TENS
+    is_counted = is_number or before in ("few", "several")
     if low in _UNIT_PLURALS and is_counted:
         return None if behind == "old" else _other(low, _near(_UNIT_PLURALS, low), rng)
+    # "last week", but not "a second" in line
     if low in _UNITS and before in _WHICH_UNIT:
         if low == "second" or (before == "a" and behind not in ("ago", "later", ".")):
             return None

@@ -137,6 +137,8 @@ class Sentence:
         spaces[k] = ""
 
     def _sentence_starts(self) -> frozenset[int]:
+        """Where a sentence begins: the first word, and those behind an end or an opening quotation
+        mark."""
         starts = set()
         is_new_sentence = True
         for k, token in enumerate(self.tokens):

@@ -101,6 +101,7 @@ IRREGULAR_S = {"have": "has", "do": "does", "go": "goes", "undergo": "undergoes"
 
 
 def _lexicon() -> dict[str, dict[str, str]]:
+    """Verb -> its forms, regular and irregular."""
     verbs = {}
     for base in words("regular_verbs"):
         verbs[base] = _regular_forms(base, doubling=False)

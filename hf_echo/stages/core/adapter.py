@@ -88,15 +88,15 @@ def add_adapter(
     # The layers that get low-rank matrices: those of the recipe, else all linear ones inside of the
     # blocks.
     of_blocks = sorted(_linear_names(part, beside))
-    wanted = settings.target_modules or of_blocks
-    known = {
+    module_names = settings.target_modules or of_blocks
+    linear_names = {
         name
         for path, module in part.named_modules()
         if isinstance(module, nn.Linear) and not _has_piece(path, beside)
         for name in _ends(path)
     }
-    for name in wanted:
-        if name not in known:
+    for name in module_names:
+        if name not in linear_names:
             raise ValueError(
                 f"adapter.target_modules: no linear layer {name!r}{did_you_mean(name, of_blocks)}"
             )
@@ -104,7 +104,7 @@ def add_adapter(
         r=settings.r,
         lora_alpha=settings.alpha,
         lora_dropout=settings.dropout,
-        target_modules=wanted,
+        target_modules=module_names,
         exclude_modules=_pattern_of(beside),
         use_dora=settings.use_dora,
     )

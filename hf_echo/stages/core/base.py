@@ -239,8 +239,8 @@ def check_model(model: nn.Module, args: CoreConfig) -> None:
 
 
 def check_teacher(student: Any, teacher: Sequence[Any]) -> None:
-    """Raises ValueError where embeddings of the teacher (sides of ``rows ->
-    (n, d)``) have another size."""
+    """Raises ValueError where embeddings of the teacher (sides of ``rows -> (n, d)``) have another
+    size."""
     size = student.config.embedding_size
     dim = teacher[0][[0]].shape[1]
     if size != dim:
@@ -476,19 +476,21 @@ class CoreTrainer(Trainer):
         """A loader that accelerate leaves alone: the sampler itself knows rank and epoch."""
         args = self.args
         sampler = self.make_sampler()
+        # torch takes a context and persistent workers only where there are workers.
+        context = None
+        if args.dataloader_num_workers:
+            context = args.dataloader_multiprocessing_context
+        keeps_workers = args.dataloader_num_workers > 0 and args.dataloader_persistent_workers
         loader = DataLoader(
             self.train_dataset,
             batch_sampler=sampler,
             collate_fn=self.data_collator,
             num_workers=args.dataloader_num_workers,
             prefetch_factor=args.dataloader_prefetch_factor,
-            multiprocessing_context=args.dataloader_multiprocessing_context
-            if args.dataloader_num_workers
-            else None,
+            multiprocessing_context=context,
             in_order=args.dataloader_in_order,
             pin_memory=args.dataloader_pin_memory and torch.cuda.is_available(),
-            persistent_workers=args.dataloader_num_workers > 0
-            and args.dataloader_persistent_workers,
+            persistent_workers=keeps_workers,
         )
 
         set_epoch_of_sampler = sampler.set_epoch
@@ -564,6 +566,8 @@ class CoreTrainer(Trainer):
         inputs: dict[str, Any],
         num_items_in_batch: ItemsOfStep | None = None,
     ) -> torch.Tensor:
+        """A step as the Trainer's, with its time, a check for NaN,
+        and caching where it is asked for."""
         # The time of steps alone: evaluation and saving do not lower the speed that is logged.
         start = time.perf_counter()
         if self.cached_tokens():
@@ -635,6 +639,7 @@ class CoreTrainer(Trainer):
         return_outputs: bool = False,
         num_items_in_batch: ItemsOfStep | None = None,
     ) -> torch.Tensor:
+        """The weighted sum of the parts of the loss; each part is kept for the log."""
         self._tokens += self.count_tokens(inputs)
         if model.training:
             self._keep_frozen_parts()
@@ -692,6 +697,7 @@ class CoreTrainer(Trainer):
         ignore_keys: list[str] | None = None,
         metric_key_prefix: str = "eval",
     ) -> dict[str, float]:
+        """The metrics of the dev sets, logged as the Trainer logs them."""
         # Not the Trainer's loop, which would ask for logits and labels: dev sets are searched.
         dev_sets = eval_dataset if isinstance(eval_dataset, Mapping) else self.dev_sets
         metrics = self.measure(self.dev_model(), dev_sets, prefix=metric_key_prefix)

@@ -48,8 +48,8 @@ def evaluate_sets(
     prefix: str = "eval",
     tables: dict | None = None,
 ) -> dict[str, float]:
-    """{"eval_xsim": mean over the sets, "eval_NAME_xsim": ..., "eval_NAME_xsimpp":
-    ...} in percent."""
+    """{"eval_xsim": mean over the sets, "eval_NAME_xsim": ..., "eval_NAME_xsimpp": ...} in
+    percent."""
     measured = {}
     with evaluating(model):
         for name, dev in dev_sets.items():

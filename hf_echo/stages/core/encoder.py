@@ -31,6 +31,7 @@ class EncoderTrainer(CoreTrainer):
     def make_collator(
         self, args: TextConfig, tokenizer: EchoTokenizer, model: EchoEncoder | EchoForTranslation
     ) -> TranslationCollator:
+        """Sources, and targets where the stage encodes them, for an encoder alone."""
         return TranslationCollator(
             tokenizer,
             encode_targets=self.encoder_sides > 1,

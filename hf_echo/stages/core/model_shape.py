@@ -99,9 +99,8 @@ def new_config(
     try:
         decoder = EchoDecoderConfig(**common | decoder_fields)
         return EchoConfig(**common, **encoder_fields, languages=languages, decoder=decoder)
-    except (
-        Exception
-    ) as error:  # transformers and huggingface_hub check types, each with errors of its own
+    except Exception as error:
+        # transformers and huggingface_hub check types, each with errors of its own.
         raise ValueError(f"shape: {' '.join(str(error).splitlines()[-1].split())}") from None
 
 
@@ -142,6 +141,7 @@ def _of_tokenizer(tokenizer: EchoTokenizer) -> dict[str, int | None]:
 
 
 def _check_values(shape: dict[str, Any]) -> None:
+    """Raises ValueError for sizes that no model can have."""
     # Each size by itself.
     for name in (*SIZES, *LAYERS):
         value = shape.get(name)

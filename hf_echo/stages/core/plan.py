@@ -168,6 +168,7 @@ def size_of_echo(
 
 
 def _parameters_by_part(model: nn.Module, encoder: EchoEncoder) -> dict[str, int]:
+    """Parameters of embeddings and layers, of the encoder and of the decoder."""
     words = count(encoder.get_input_embeddings())
     layers = layer_list(encoder)
     layer_count = count(encoder.backbone) - words if layers is None else count(layers)

@@ -27,6 +27,7 @@ READ_TEXTS = ("data_options", "batch_by", "live_teacher")
 
 
 def load_pairs(args: DataArguments) -> Dataset | PreparedParallel:
+    """The pairs of a recipe: texts, or prepared tokens."""
     if not args.train_data:
         raise ValueError(
             "train_data is missing: a TSV, JSONL or Parquet file, a Hub name, or 'builtin'"
@@ -42,6 +43,7 @@ def load_pairs(args: DataArguments) -> Dataset | PreparedParallel:
 
 
 def load_dev_sets(args: DataArguments) -> dict[str, DevSet]:
+    """The dev sets of a recipe, with hard negatives where it asks for them."""
     dev_sets = {}
     for name, source in args.dev_data.items():
         if source == "builtin":
@@ -121,6 +123,7 @@ def tokenized_pairs(
     args: DataArguments,
     config: CoreConfig,
 ) -> TokenizedParallel | PreparedParallel:
+    """The pairs as tokens, tokenized now or prepared before."""
     if isinstance(dataset, PreparedParallel):
         dataset.check_tokenizer(tokenizer, getattr(config, "max_length", 128))
         return dataset

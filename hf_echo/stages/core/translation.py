@@ -82,6 +82,7 @@ class TranslationTrainer(CoreTrainer):
         tokenizer: EchoTokenizer,
         model: EchoEncoder | EchoForTranslation,
     ) -> TranslationCollator:
+        """Sources and what the decoder writes; a small decoder knows the first tokens alone."""
         # A decoder may know the first ids of the vocabulary alone.
         decoder_vocab_size = None
         decoder = model.config.decoder

@@ -188,6 +188,7 @@ class EmmaXTrainer(MaskingTrainer):
         return None  # the ranks, which the loss parts are means over, follow from the embeddings
 
     def loss_parts(self, model: nn.Module, inputs: dict[str, Any]) -> LossParts:
+        """The losses of this step's phase: ranks by the mixture, or pairs of known meaning."""
         args = self.args
         emma = self.accelerator.unwrap_model(model)
         phase = args.phase(self.state.global_step)

@@ -92,6 +92,7 @@ class MaskingTrainer(CoreTrainer):
     def make_collator(
         self, args: Any, tokenizer: EchoTokenizer, model: EncoderWithHead
     ) -> MaskedPairCollator:
+        """Both texts of a pair, and their masked copies where the stage learns to unmask."""
         probability = args.mask_probability if self.masks(args) else 0.0
         collator = MaskedPairCollator(
             tokenizer,
@@ -153,6 +154,7 @@ class MaskingStage(Stage):
         return planned
 
     def size(self, planned: EchoConfig, config: Any) -> dict[str, Any]:
+        """Parameters, batches and memory; each text is encoded twice."""
         report = size_of_echo(planned, config, self.learns)
         alone = report["parameters"].pop("total")
         beside = self.parameters_beside(planned, config, alone)

@@ -192,6 +192,7 @@ class MexmaTrainer(MaskingTrainer):
         return args.unmasking_weight > 0
 
     def part_sizes(self, inputs: dict[str, Any]) -> dict[str, int]:
+        """The masked tokens of each loss, by which processes and batches are weighed."""
         if "labels" not in inputs:
             return {}
         masked = (inputs["labels"] != -100).sum(1)  # (2 n,) tokens of each text
@@ -206,6 +207,7 @@ class MexmaTrainer(MaskingTrainer):
     def encoded(
         self, model: nn.Module, inputs: dict[str, Any], *, alone: bool = False
     ) -> EncodedBatch:
+        """The embeddings of clean texts, and the losses that need token states."""
         args = self.args
         if alone and not args.symmetric:
             return None, {}, {}  # the only loss reads one pair alone
@@ -226,6 +228,7 @@ class MexmaTrainer(MaskingTrainer):
         return torch.cat([out["source"], out["target"]]), parts, weights
 
     def losses_of_embeddings(self, embeddings: torch.Tensor, inputs: dict[str, Any]) -> LossParts:
+        """The losses of the clean embeddings: alignment, and KoLeo's spread."""
         args = self.args
         parts: dict[str, torch.Tensor] = {}
         weights: dict[str, float] = {}
@@ -243,12 +246,15 @@ class MexmaTrainer(MaskingTrainer):
     def alignment(
         self, source: torch.Tensor, target: torch.Tensor, inputs: Mapping[str, Any]
     ) -> torch.Tensor:
+        """The alignment of clean embeddings: contrastive in both directions,
+        or squared distance."""
         if self.args.alignment == "contrastive":
             all_source, offset = gather_with_grad(source)
             all_target, _ = gather_with_grad(target)
             is_same = same_text(inputs)
 
             def losses(rows: slice) -> dict[str, torch.Tensor]:
+                """The loss of a block of pairs, in both directions."""
                 options = dict(
                     logit_scale=self.args.logit_scale,
                     margin=0.0,
@@ -268,9 +274,8 @@ class MexmaTrainer(MaskingTrainer):
         A batch of one pair has none."""
         key = inputs["target_key"]
         is_first = ~(key[:, None] == key[None]).tril(-1).any(1)
-        total = (
-            0.0 * out["source"].float().sum()
-        )  # DDP waits for a gradient, also where there is no side
+        # DDP waits for a gradient, also where there is no side.
+        total = 0.0 * out["source"].float().sum()
         sides = 0
         for embeddings in (out["source"], out["target"][is_first]):
             if len(embeddings) > 1:

@@ -55,12 +55,12 @@ class MaskedLanguageModel(nn.Module):
     def forward(
         self, input_ids: torch.Tensor, attention_mask: torch.Tensor, labels: torch.Tensor
     ) -> dict:
+        """The loss of masked tokens over the vocabulary of one language."""
         states = self.encoder.token_states(self.language, input_ids, attention_mask)
         is_masked = labels != IGNORED
         matrix = self.encoder.embeddings[self.language].weight
-        logits = F.linear(
-            self.transform(states[is_masked]), matrix, self.bias
-        )  # (masked, vocabulary)
+        masked_states = self.transform(states[is_masked])  # (masked, width)
+        logits = F.linear(masked_states, matrix, self.bias)  # (masked, vocabulary)
         total = F.cross_entropy(logits.float(), labels[is_masked], reduction="sum")
         return {"loss": total / is_masked.sum().clamp(min=1)}  # a batch may have no masked token
 
@@ -201,6 +201,7 @@ def _prepare(trainer: Trainer) -> None:
 
 
 def _common(output_dir: str, *, batch_size: int, seed: int) -> dict[str, Any]:
+    """The arguments that all trainings of a modular encoder share."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     return dict(
         output_dir=output_dir,

@@ -101,6 +101,7 @@ class DocumentCollator:
     seed: int = 0
 
     def __call__(self, rows: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
+        """A packed batch of documents: embeddings of their sentences, tokens, and masks."""
         # The same rows give the same masks, on any number of processes.
         rng = np.random.default_rng([self.seed, len(rows), *(row["index"] for row in rows[:4])])
         documents = []
@@ -174,6 +175,7 @@ class SpectrumTrainer(CoreTrainer):
     def make_collator(
         self, args: SpectrumStageConfig, tokenizer: EchoTokenizer, model: Any
     ) -> DocumentCollator:
+        """The collator, which reads embeddings by the number of a sentence."""
         decoder = self.spectrum.decoder
         return DocumentCollator(
             self.embeddings,
@@ -226,6 +228,7 @@ class SpectrumTrainer(CoreTrainer):
 
     @torch.no_grad()
     def _dev_nll(self, model: SpectrumForCausalLM, dev: DevDocuments) -> float:
+        """Nats per token on a dev set."""
         total = 0.0
         count = 0
         with evaluating(model):
@@ -278,6 +281,7 @@ class SpectrumStage(Stage):
     def open_processor(
         self, model: ModelArguments, rows: Dataset, config: SpectrumStageConfig, resume: str | None
     ) -> EchoTokenizer:
+        """The tokenizer of the decoder, or of the model that the stage starts from."""
         fields = (model.tokenizer_name_or_path, model.decoder, model.model_name_or_path)
         name = resume or next((value for value in fields if value), None)
         if name is None:
@@ -320,6 +324,8 @@ class SpectrumStage(Stage):
         languages: list[str],
         **parts: Any,
     ) -> SpectrumTrainer:
+        """The trainer, with the model that a recipe starts from and perhaps an adapter of the
+        decoder."""
         reopen = partial(self.load_model, model_args, parts["embeddings"][0])
         model = reopen()
         if model_args.adapter is not None:

@@ -55,6 +55,7 @@ class TowerTrainer(SpectrumTrainer):
         return {"next_embedding": int(_has_next(inputs).sum())}
 
     def loss_parts(self, model: nn.Module, inputs: dict[str, Any]) -> LossParts:
+        """The loss of each sentence's embedding, predicted from those before it."""
         names = ("embeddings", "document_ids", "positions", "prefix")
         predictions = model(**{name: inputs[name] for name in names}).next_embedding
         has_next = _has_next(inputs)

@@ -237,9 +237,8 @@ def new_config(shape: dict[str, Any]) -> EchoSpeechConfig:
             )
     try:
         return EchoSpeechConfig(**values)
-    except (
-        Exception
-    ) as error:  # transformers and huggingface_hub check types, each with errors of its own
+    except Exception as error:
+        # transformers and huggingface_hub check types, each with errors of its own.
         raise ValueError(f"shape: {' '.join(str(error).splitlines()[-1].split())}") from None
 
 

@@ -75,10 +75,10 @@ def code_points(column: pa.ChunkedArray | pa.Array) -> tuple[np.ndarray, np.ndar
     return np.frombuffer(text.encode("utf-32-le"), np.uint32), offsets
 
 
-def count_by_row(wanted: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+def count_by_row(is_chosen: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     """Sum over the characters of each text of ``wanted`` (a number or boolean per character):
     (rows,)."""
-    return np.diff(np.concatenate([[0], np.cumsum(wanted, dtype=np.int64)])[offsets])
+    return np.diff(np.concatenate([[0], np.cumsum(is_chosen, dtype=np.int64)])[offsets])
 
 
 def text_hashes(table: pa.Table, seed: int = 0) -> np.ndarray:

@@ -32,12 +32,15 @@ class ExactDuplicates(Checked):
         return self.side == "corpus"
 
     def keys(self, table: pa.Table) -> np.ndarray:
+        """(rows, keys) numbers by which rows are compared:
+        one for the pair, or one for each side."""
         chosen = [side for side in SIDES if self.side in (side, "either", "both", "corpus")]
         forms = [normal_forms(table[side].to_pylist()) for side in chosen]
         if self.side == "both":
             forms = [["\0".join(pair) for pair in zip(*forms)]]
         columns = []
         for texts in forms:
+            # Key 0 is that of an empty text, and of no other.
             keys = hashes(texts)
             keys[keys == 0] = 1
             keys[np.array(texts, object) == ""] = 0

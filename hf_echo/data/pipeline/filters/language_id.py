@@ -63,6 +63,8 @@ class LanguageId(Checked):
         return keep
 
     def _right(self, texts: pa.ChunkedArray, langs: pa.ChunkedArray) -> np.ndarray:
+        """(rows,) whether a text is in the script of its label and, if it is long,
+        in its language."""
         numbers, codes = codes_of(langs)
         points, offsets = code_points(texts)
         script = script_of(points)

@@ -72,6 +72,7 @@ class DirectionThreshold:
         return tuple(np.mean(pairs, axis=0)) if pairs else None
 
     def keep(self, table: pa.Table) -> np.ndarray:
+        """(rows,) whether the quality reaches the threshold of the direction."""
         quality = numbers(table, "quality")
         # Synthetic rows have a threshold of their own.
         provenance, names = codes_of(table["provenance"])

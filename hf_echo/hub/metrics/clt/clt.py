@@ -66,6 +66,8 @@ class Clt(evaluate.Metric):
         references: list[int | str] | None = None,
         train_lang: str = "fra_Latn",
     ) -> dict[str, Any]:
+        """The accuracy of each language as a share of that of the training language,
+        and their mean."""
         if self.config_name == "accuracies":
             accuracies = _given_accuracies(predictions, languages)
         else:

@@ -59,6 +59,7 @@ class RatioMargin(evaluate.Metric):
         negatives: list[list[float]] | None = None,
         negative_owner: list[int] | None = None,
     ) -> dict[str, Any]:
+        """The ratio margin of each pair, and their mean."""
         # `evaluate.combine` gives its arguments to all metrics: the last three are those of xsim
         # and xsim++.
         x = unit_vectors(predictions, "predictions")

@@ -61,6 +61,7 @@ class Xsim(evaluate.Metric):
         negatives: list[list[float]] | None = None,
         negative_owner: list[int] | None = None,
     ) -> dict[str, Any]:
+        """The share of rows whose nearest reference is another one, in percent."""
         # `evaluate.combine` gives its arguments to all metrics: the negatives are those of xsim++.
         x = unit_vectors(predictions, "predictions")
         y = unit_vectors(references, "references", x.shape[1])

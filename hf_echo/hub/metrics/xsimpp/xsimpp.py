@@ -71,6 +71,7 @@ class Xsimpp(evaluate.Metric):
         margin: str | None = None,
         k: int = 4,
     ) -> dict[str, Any]:
+        """As xsim, with hard negatives among the references."""
         x = unit_vectors(predictions, "predictions")
         y = unit_vectors(references, "references", x.shape[1])
         # as `evaluate` keeps predictions and references
@@ -93,6 +94,7 @@ class Xsimpp(evaluate.Metric):
 
 
 def _checked_owners(owners: list[int], negatives: int, references: int) -> np.ndarray:
+    """(negatives,) rows of references; raises ValueError for other numbers."""
     rows = np.asarray(owners)
     if rows.shape != (negatives,):
         raise ValueError(
