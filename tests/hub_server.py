@@ -25,12 +25,12 @@ import yaml
 LFS = {}
 LOCK = threading.RLock()
 FAIL_AFTER = [None]
-REPOS = {}  # REPOS[type, id] = Repo
+REPOS = {}  # (kind, name) -> Repo
 LFS_SUFFIX = (".safetensors", ".bin", ".pt", ".npy", ".parquet", ".onnx")
 
 
-def git_oid(b):
-    return hashlib.sha1(b"blob %d\0" % len(b) + b).hexdigest()
+def git_oid(content):
+    return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
 
 
 def tree_entry(path, content, is_lfs):
@@ -46,12 +46,12 @@ def upload_mode(path, files):
 
 
 class Repo:
-    """`branches[name]` is a list of commits (sha, {path:
-    (bytes, is_lfs)}), the last one is the head."""
+    """`branches[name]` is a list of commits (sha, {path: (bytes, is_lfs)}),
+    the last one is the head."""
 
-    def __init__(self, rid):
+    def __init__(self, name):
         self.branches = {
-            "main": [(hashlib.sha1(rid.encode()).hexdigest(), {".gitattributes": (b"", False)})]
+            "main": [(hashlib.sha1(name.encode()).hexdigest(), {".gitattributes": (b"", False)})]
         }
         self.tags = {}
 
@@ -61,35 +61,44 @@ class Repo:
         if rev in self.branches:
             return self.branches[rev][-1]
         sha = self.tags.get(rev, rev)
-        return next((c for commits in self.branches.values() for c in commits if c[0] == sha), None)
+        for commits in self.branches.values():
+            for commit in commits:
+                if commit[0] == sha:
+                    return commit
+        return None
 
-    def commit(self, branch, lines, salt):
+    def commit(self, branch, changes, salt):
+        """A commit on a branch, with what a request changes; returns its sha."""
         commits = self.branches[branch]
-        files = dict(commits[-1][1])
-        for o in lines:
-            v = o["value"]
-            if o["key"] == "file":
-                files[v["path"]] = (base64.b64decode(v["content"]), False)
-            elif o["key"] == "lfsFile":
-                files[v["path"]] = (LFS[v["oid"]], True)
-            elif o["key"] == "deletedFile":
-                files.pop(v["path"], None)
-        commits.append((hashlib.sha1(salt + commits[-1][0].encode()).hexdigest(), files))
-        return commits[-1][0]
+        head, files = commits[-1]
+        files = dict(files)
+        for change in changes:
+            value = change["value"]
+            if change["key"] == "file":
+                files[value["path"]] = (base64.b64decode(value["content"]), False)
+            elif change["key"] == "lfsFile":
+                files[value["path"]] = (LFS[value["oid"]], True)
+            elif change["key"] == "deletedFile":
+                files.pop(value["path"], None)
+        sha = hashlib.sha1(salt + head.encode()).hexdigest()
+        commits.append((sha, files))
+        return sha
 
     def refs(self):
-        places = {
-            "heads": {name: commits[-1][0] for name, commits in self.branches.items()},
-            "tags": self.tags,
+        heads = {name: commits[-1][0] for name, commits in self.branches.items()}
+        return {
+            "branches": refs_of("heads", heads),
+            "tags": refs_of("tags", self.tags),
+            "pullRequests": [],
+            "converts": [],
         }
-        heads, tags = (
-            [
-                {"name": name, "ref": f"refs/{kind}/{name}", "targetCommit": sha}
-                for name, sha in shas.items()
-            ]
-            for kind, shas in places.items()
-        )
-        return {"branches": heads, "tags": tags, "pullRequests": [], "converts": []}
+
+
+def refs_of(kind, shas):
+    refs = []
+    for name, sha in shas.items():
+        refs.append({"name": name, "ref": f"refs/{kind}/{name}", "targetCommit": sha})
+    return refs
 
 
 def card_errors(content):
@@ -97,11 +106,12 @@ def card_errors(content):
     parts = content.split("---\n", 2)
     data = (yaml.safe_load(parts[1]) or {}) if len(parts) == 3 else {}
     languages = data.get("language") or []
-    errors = [
-        f'"language[{i}]" must only contain lowercase characters'
-        for i, code in enumerate([languages] if isinstance(languages, str) else languages)
-        if not re.fullmatch(r"[a-z]{2,3}(-[A-Za-z]+)?|multilingual|code", str(code))
-    ]
+    if isinstance(languages, str):
+        languages = [languages]
+    errors = []
+    for number, code in enumerate(languages):
+        if not re.fullmatch(r"[a-z]{2,3}(-[A-Za-z]+)?|multilingual|code", str(code)):
+            errors.append(f'"language[{number}]" must only contain lowercase characters')
     license = data.get("license")
     if license is not None and license not in LICENSES:
         errors.append(f'"license" must be one of {sorted(LICENSES)}')
@@ -120,25 +130,51 @@ LICENSES = {
 }
 
 
-class H(BaseHTTPRequestHandler):
+def tree(files, folder, recursive):
+    """The files below a folder, and the folders on their way; of the first level alone if not
+    recursive."""
+    entries = []
+    seen = set()
+    beginning = f"{folder}/" if folder else ""
+    for path, (content, is_lfs) in sorted(files.items()):
+        if path != folder and not path.startswith(beginning):
+            continue
+        parts = path.removeprefix(beginning).split("/")
+        shown_folders = len(parts) - 1 if recursive else min(1, len(parts) - 1)
+        for depth in range(1, shown_folders + 1):
+            name = beginning + "/".join(parts[:depth])
+            if name not in seen:
+                seen.add(name)
+                oid = git_oid(name.encode())
+                entries.append({"type": "directory", "path": name, "size": 0, "oid": oid})
+        if recursive or len(parts) == 1:
+            entries.append(tree_entry(path, content, is_lfs))
+    return entries
+
+
+class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
-    def log_message(self, *a):
+    def log_message(self, *_):
         pass
 
-    def body(self):
-        if self.headers.get("Transfer-Encoding", "").lower() == "chunked":
-            out = b""
-            while n := int(self.rfile.readline().strip() or b"0", 16):
-                out += self.rfile.read(n)
+    def read_body(self):
+        if self.headers.get("Transfer-Encoding", "").lower() != "chunked":
+            return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        # Chunks: a line with the size, then the bytes; an empty one is the last.
+        body = b""
+        while True:
+            size = int(self.rfile.readline().strip() or b"0", 16)
+            if not size:
                 self.rfile.readline()
+                return body
+            body += self.rfile.read(size)
             self.rfile.readline()
-            return out
-        return self.rfile.read(int(self.headers.get("Content-Length") or 0))
 
     def send(self, code, data=b"", ctype="application/json", **headers):
         if not isinstance(data, bytes):
             data = json.dumps(data).encode()
+        # A client that is killed: the connection ends in place of the answer.
         if FAIL_AFTER[0] is not None:
             FAIL_AFTER[0] -= 1
             if FAIL_AFTER[0] < 0:
@@ -146,196 +182,206 @@ class H(BaseHTTPRequestHandler):
                 self.connection.shutdown(socket.SHUT_RDWR)
                 return
         self.send_response(code)
-        for k, v in headers.items():
-            self.send_header(k.replace("_", "-"), str(v))
+        for name, value in headers.items():
+            self.send_header(name.replace("_", "-"), str(value))
         self.send_header("Content-Type", ctype)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(data)
 
-    def own(self):
+    def address(self):
         return f"http://{self.headers['Host']}"
 
-    def missing(self, what="Repo"):  # X-Error-Code drives the exception class in the client
-        self.send(404, {"error": f"{what} not found"}, X_Error_Code=f"{what}NotFound")
+    def missing(self, kind="Repo"):
+        # X-Error-Code drives the exception class in the client.
+        self.send(404, {"error": f"{kind} not found"}, X_Error_Code=f"{kind}NotFound")
+
+    def no_entry(self, **headers):
+        self.send(404, {"error": "Entry not found"}, X_Error_Code="EntryNotFound", **headers)
 
     def route(self):
-        u = urlsplit(self.path.replace("refs%2Fconvert%2Fparquet", "converted"))
-        p = unquote(u.path)
-        q = parse_qs(u.query)
-        m = self.command
-        b = self.body()
+        """Answer a request by its path."""
+        url = urlsplit(self.path.replace("refs%2Fconvert%2Fparquet", "converted"))
+        path = unquote(url.path)
+        body = self.read_body()
 
-        def R(pat):
-            return re.fullmatch(pat, p)
-
-        if g := R(r"/_fail/(-?\d+)"):
-            FAIL_AFTER[0] = None  # this answer arrives
-            self.send(200, {})
-            FAIL_AFTER[0] = None if int(g[1]) < 0 else int(g[1])
-            return None
-        if p == "/api/whoami-v2":
+        failing = re.fullmatch(r"/_fail/(-?\d+)", path)
+        if failing:
+            return self.fail_after(int(failing[1]))
+        if path == "/api/whoami-v2":
             return self.send(200, {"name": "tester", "type": "user", "orgs": [], "auth": {}})
-        if p == "/api/validate-yaml":
-            errors = [{"message": message} for message in card_errors(json.loads(b)["content"])]
+        if path == "/api/validate-yaml":
+            errors = [{"message": error} for error in card_errors(json.loads(body)["content"])]
             return self.send(400 if errors else 200, {"errors": errors, "warnings": []})
-        if m == "POST" and p == "/api/repos/create":
-            d = json.loads(b)
-            t = d.get("type", "model")
-            rid = f"{d.get('organization') or 'tester'}/{d['name']}"
-            url = f"{self.own()}/{'' if t == 'model' else t + 's/'}{rid}"
-            with LOCK:
-                if (t, rid) in REPOS:
-                    return self.send(409, {"error": "exists", "url": url})
-                REPOS[t, rid] = Repo(rid)
-            return self.send(200, {"url": url, "name": rid, "id": rid})
-        if R(r"/(datasets/|spaces/)?(.+)\.git/info/lfs/objects/batch"):
-            out = []
-            for o in json.loads(b)["objects"]:
-                e = {"oid": o["oid"], "size": o["size"]}
-                if o["oid"] not in LFS:
-                    e["actions"] = {
-                        "upload": {"href": f"{self.own()}/_lfs/{o['oid']}", "header": {}}
-                    }
-                out.append(e)
-            return self.send(200, {"transfer": "basic", "objects": out})
-        if m == "PUT" and (g := R(r"/_lfs/(\w+)")):
-            if hashlib.sha256(b).hexdigest() != g[1]:
-                return self.send(400, {"error": "sha256"})
-            LFS[g[1]] = b
-            return self.send(200, {})
-        if g := R(r"/api/(models|datasets|spaces)/([^/]+/[^/]+)(?:/(.*))?"):
-            return self.of_repo(g[1][:-1], g[2], m, u, q, b)
-        if m in ("GET", "HEAD") and (
-            g := R(r"/(datasets/|spaces/)?([^/]+/[^/]+)/resolve/([^/]+)/(.+)")
-        ):
-            return self.resolve(*g.groups(), m)
+        if self.command == "POST" and path == "/api/repos/create":
+            return self.create(json.loads(body))
+
+        # Large files: the client asks where to put them, and puts them there.
+        if re.fullmatch(r"/(datasets/|spaces/)?(.+)\.git/info/lfs/objects/batch", path):
+            return self.places_of_large_files(json.loads(body)["objects"])
+        upload = re.fullmatch(r"/_lfs/(\w+)", path)
+        if upload and self.command == "PUT":
+            return self.store_large_file(upload[1], body)
+
+        # A repository, or a file of one.
+        of_repo = re.fullmatch(r"/api/(models|datasets|spaces)/([^/]+/[^/]+)(?:/(.*))?", path)
+        if of_repo:
+            kind = of_repo[1].removesuffix("s")
+            return self.of_repo(kind, of_repo[2], url, body)
+        file = re.fullmatch(r"/(datasets/|spaces/)?([^/]+/[^/]+)/resolve/([^/]+)/(.+)", path)
+        if file and self.command in ("GET", "HEAD"):
+            return self.resolve(*file.groups())
         return self.missing("Route")
 
-    def of_repo(self, t, rid, m, u, q, b):
-        repo = REPOS.get((t, rid))
+    def fail_after(self, requests):
+        """Let requests fail after so many; a negative number ends that. This answer arrives."""
+        FAIL_AFTER[0] = None
+        self.send(200, {})
+        FAIL_AFTER[0] = None if requests < 0 else requests
+
+    def create(self, settings):
+        kind = settings.get("type", "model")
+        name = f"{settings.get('organization') or 'tester'}/{settings['name']}"
+        folder = "" if kind == "model" else f"{kind}s/"
+        url = f"{self.address()}/{folder}{name}"
+        with LOCK:
+            if (kind, name) in REPOS:
+                return self.send(409, {"error": "exists", "url": url})
+            REPOS[kind, name] = Repo(name)
+        return self.send(200, {"url": url, "name": name, "id": name})
+
+    def places_of_large_files(self, objects):
+        answers = []
+        for entry in objects:
+            answer = {"oid": entry["oid"], "size": entry["size"]}
+            if entry["oid"] not in LFS:
+                place = f"{self.address()}/_lfs/{entry['oid']}"
+                answer["actions"] = {"upload": {"href": place, "header": {}}}
+            answers.append(answer)
+        return self.send(200, {"transfer": "basic", "objects": answers})
+
+    def store_large_file(self, sha256, content):
+        if hashlib.sha256(content).hexdigest() != sha256:
+            return self.send(400, {"error": "sha256"})
+        LFS[sha256] = content
+        return self.send(200, {})
+
+    def of_repo(self, kind, name, url, body):
+        """A request about a repository: /api/models/org/name/ACTION/REVISION/..."""
+        repo = REPOS.get((kind, name))
         if repo is None:
             return self.missing("Repo")
-        # refs%2Fpr%2F1 is one part
-        raw = u.path.split("/", 5)[5].split("/") if u.path.count("/") > 4 else [""]
-        a = [unquote(part) for part in raw]
-        rev = a[1] if len(a) > 1 else "main"
-        c = repo.find(rev)
-        if m == "POST" and a[0] == "preupload":
-            asked = [f["path"] for f in json.loads(b)["files"]]
-            return self.send(200, {"files": [upload_mode(name, c[1]) for name in asked]})
-        if m == "POST" and a[0] == "commit":
-            lines = [json.loads(line) for line in b.splitlines()]
-            header = next(o["value"] for o in lines if o["key"] == "header")
-            with LOCK:
-                if header.get("parentCommit") not in (None, repo.branches[rev][-1][0]):
-                    return self.send(
-                        412, {"error": "A commit has happened since. Please refresh and try again."}
-                    )
-                sha = repo.commit(rev, [o for o in lines if o["key"] != "header"], b)
-            return self.send(
-                200,
-                {
-                    "success": True,
-                    "commitOid": sha,
-                    "commitUrl": f"{self.own()}/{rid}/commit/{sha}",
-                },
-            )
-        if c is None:
+        # Parts are cut before they are decoded: refs%2Fpr%2F1 is one part.
+        _, _, _, _, _, *rest = url.path.split("/", 5)
+        action, *arguments = [unquote(part) for part in (rest[0] if rest else "").split("/")]
+        revision = arguments[0] if arguments else "main"
+        commit = repo.find(revision)
+        if self.command == "POST" and action == "commit":
+            return self.commit(repo, name, revision, body)
+        if commit is None:
             return self.missing("Revision")
-        sha, files = c
-        if a[0] == "tree":
-            pre = "/".join(a[2:])
-            if pre and not any(k == pre or k.startswith(pre + "/") for k in files):
-                return self.send(404, {"error": "Entry not found"}, X_Error_Code="EntryNotFound")
-            out = []
-            rec = q.get("recursive", ["false"])[0].lower() in ("true", "1")
-            seen = set()
-            for k, (x, lfs) in sorted(files.items()):
-                if pre and not (k == pre or k.startswith(pre + "/")):
-                    continue
-                parts = (k[len(pre) + 1 :] if pre else k).split("/")
-                for n in range(1, len(parts) if rec else min(2, len(parts))):
-                    d = "/".join(([pre] if pre else []) + parts[:n])
-                    if d not in seen:
-                        seen.add(d)
-                        out.append(
-                            {"type": "directory", "path": d, "size": 0, "oid": git_oid(d.encode())}
-                        )
-                if rec or len(parts) == 1:
-                    out.append(tree_entry(k, x, lfs))
-            return self.send(200, out)
-        if a[0] == "paths-info":
-            want = parse_qs(b.decode()).get("paths") or (
-                json.loads(b)["paths"] if b[:1] == b"{" else []
-            )
-            return self.send(200, [tree_entry(k, files[k][0], False) for k in want if k in files])
-        if m == "POST" and a[0] == "tag":
-            tag = json.loads(b)["tag"]
-            if tag in repo.tags:
-                return self.send(409, {"error": f"Tag {tag} already exists"})
-            repo.tags[tag] = c[0]
-            return self.send(200, {})
-        if a[0] == "refs":
+        sha, files = commit
+        if self.command == "POST" and action == "preupload":
+            paths = [file["path"] for file in json.loads(body)["files"]]
+            return self.send(200, {"files": [upload_mode(path, files) for path in paths]})
+        if action == "tree":
+            return self.list_files(files, "/".join(arguments[1:]), parse_qs(url.query))
+        if action == "paths-info":
+            paths = parse_qs(body.decode()).get("paths", [])
+            if body[:1] == b"{":
+                paths = json.loads(body)["paths"]
+            present = [path for path in paths if path in files]
+            return self.send(200, [tree_entry(path, files[path][0], False) for path in present])
+        if self.command == "POST" and action == "tag":
+            return self.tag(repo, sha, json.loads(body)["tag"])
+        if action == "refs":
             return self.send(200, repo.refs())
-        if a[0] in ("", "revision"):
-            info = {
-                "id": rid,
-                "modelId": rid,
-                "sha": sha,
-                "private": False,
-                "tags": [],
-                "downloads": 0,
-                "likes": 0,
-            }
-            return self.send(200, info | {"siblings": [{"rfilename": k} for k in sorted(files)]})
+        if action in ("", "revision"):
+            return self.describe(name, sha, files)
         return self.missing("Route")
 
-    def resolve(self, kind, rid, rev, path, m):
-        # Which repository and commit, and which file of it.
-        t = {"datasets/": "dataset", "spaces/": "space"}.get(kind, "model")
-        repo = REPOS.get((t, rid))
-        c = repo and repo.find(rev)
-        if c is None:
+    def commit(self, repo, name, branch, body):
+        lines = [json.loads(line) for line in body.splitlines()]
+        (header,) = [line["value"] for line in lines if line["key"] == "header"]
+        changes = [line for line in lines if line["key"] != "header"]
+        with LOCK:
+            if header.get("parentCommit") not in (None, repo.branches[branch][-1][0]):
+                error = "A commit has happened since. Please refresh and try again."
+                return self.send(412, {"error": error})
+            sha = repo.commit(branch, changes, body)
+        url = f"{self.address()}/{name}/commit/{sha}"
+        return self.send(200, {"success": True, "commitOid": sha, "commitUrl": url})
+
+    def list_files(self, files, folder, query):
+        recursive = query.get("recursive", ["false"])[0].lower() in ("true", "1")
+        entries = tree(files, folder, recursive)
+        if folder and not entries:
+            return self.no_entry()
+        return self.send(200, entries)
+
+    def tag(self, repo, sha, tag):
+        if tag in repo.tags:
+            return self.send(409, {"error": f"Tag {tag} already exists"})
+        repo.tags[tag] = sha
+        return self.send(200, {})
+
+    def describe(self, name, sha, files):
+        info = {
+            "id": name,
+            "modelId": name,
+            "sha": sha,
+            "private": False,
+            "tags": [],
+            "downloads": 0,
+            "likes": 0,
+            "siblings": [{"rfilename": path} for path in sorted(files)],
+        }
+        return self.send(200, info)
+
+    def resolve(self, folder, name, revision, path):
+        """The content of a file."""
+        kind = {"datasets/": "dataset", "spaces/": "space"}.get(folder, "model")
+        repo = REPOS.get((kind, name))
+        commit = repo and repo.find(revision)
+        if commit is None:
             return self.missing("Revision" if repo else "Repo")
-        if path not in c[1]:
-            return self.send(
-                404, {"error": "Entry not found"}, X_Error_Code="EntryNotFound", X_Repo_Commit=c[0]
-            )
+        sha, files = commit
+        if path not in files:
+            return self.no_entry(X_Repo_Commit=sha)
         # As the Hub: a file of git by its object's name, a large one by its sha256.
-        x, lfs = c[1][path]
-        etag = hashlib.sha256(x).hexdigest() if lfs else git_oid(x)
-        h = {"ETag": f'"{etag}"', "X-Repo-Commit": c[0], "Accept-Ranges": "bytes"}
-        if lfs:
-            h |= {"X-Linked-Etag": f'"{etag}"', "X-Linked-Size": len(x)}
+        content, is_lfs = files[path]
+        etag = hashlib.sha256(content).hexdigest() if is_lfs else git_oid(content)
+        headers = {"ETag": f'"{etag}"', "X-Repo-Commit": sha, "Accept-Ranges": "bytes"}
+        if is_lfs:
+            headers |= {"X-Linked-Etag": f'"{etag}"', "X-Linked-Size": len(content)}
         # A part of the file, for a download that continues.
-        if (r := re.match(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))) and m == "GET":
-            s = int(r[1])
-            e = int(r[2] or len(x) - 1)
-            h["Content-Range"] = f"bytes {s}-{e}/{len(x)}"
-            return self.send(206, x[s : e + 1], "application/octet-stream", **h)
-        return self.send(200, x, "application/octet-stream", **h)
+        asked = re.match(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
+        if asked and self.command == "GET":
+            first = int(asked[1])
+            last = int(asked[2] or len(content) - 1)
+            headers["Content-Range"] = f"bytes {first}-{last}/{len(content)}"
+            part = content[first : last + 1]
+            return self.send(206, part, "application/octet-stream", **headers)
+        return self.send(200, content, "application/octet-stream", **headers)
 
     do_GET = do_POST = do_PUT = do_HEAD = route
 
 
-def put(kind, rid, files):
+def put(kind, name, files):
     """Make a repository with these files: path -> bytes.
     The Hub's own Parquet branch of a dataset is the same."""
-    repo = REPOS.setdefault((kind, rid), Repo(rid))
-    head = (
-        hashlib.sha1(rid.encode()).hexdigest(),
-        {name: (data, False) for name, data in files.items()},
-    )
+    repo = REPOS.setdefault((kind, name), Repo(name))
+    sha = hashlib.sha1(name.encode()).hexdigest()
+    head = (sha, {path: (content, False) for path, content in files.items()})
     repo.branches = {"main": [head], "converted": [head]}
 
 
 def start(port=0):
-    s = ThreadingHTTPServer(("127.0.0.1", port), H)
-    threading.Thread(target=s.serve_forever, daemon=True).start()
-    return s
+    server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return server
 
 
 if __name__ == "__main__":
-    ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), H).serve_forever()
+    ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()

@@ -8,6 +8,6 @@ import textwrap
 def python(*arguments, **options) -> str:
     """What it prints; code may be indented. The test fails with its errors if it does."""
     command = [sys.executable, *(textwrap.dedent(str(argument)) for argument in arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, **options)
-    assert done.returncode == 0, done.stderr[-4000:]
-    return done.stdout
+    process = subprocess.run(command, capture_output=True, text=True, **options)
+    assert process.returncode == 0, process.stderr[-4000:]
+    return process.stdout

@@ -20,10 +20,10 @@ FAIRSEQ_ORDER = [BOS, PAD, EOS, UNK]  # row i of fairseq's order is this row of 
 
 
 def texts(count: int = 40) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {code: [] for code in LANGUAGES}
+    pieces_of_languages: dict[str, list[str]] = {code: [] for code in LANGUAGES}
     for row in builtin_nway(count):
-        found[row["lang"]].append(row["text"])
-    return found
+        pieces_of_languages[row["lang"]].append(row["text"])
+    return pieces_of_languages
 
 
 def train_sentencepiece(folder: Path, kind: str = "bpe", rule: str = "nmt_nfkc") -> Path:

@@ -31,10 +31,28 @@ PACKAGED = ROOT / "hf_echo" / "pretrained" / "echo-nano"
 
 # A folder may import itself and the folders above it in this list, so there are no circles between
 # folders.
-LAYERS = (
-    "modeling register pretrained utils languages cards losses data inference search negatives synthesis vocabulary "
-    "checkpoints evaluation export hub stages steps cli"
-).split()
+LAYERS = [
+    "modeling",
+    "register",
+    "pretrained",
+    "utils",
+    "languages",
+    "cards",
+    "losses",
+    "data",
+    "inference",
+    "search",
+    "negatives",
+    "synthesis",
+    "vocabulary",
+    "checkpoints",
+    "evaluation",
+    "export",
+    "hub",
+    "stages",
+    "steps",
+    "cli",
+]
 RANK = {room: rank for rank, room in enumerate(LAYERS)}
 
 # safetensors, tokenizers and huggingface_hub (the @strict of configs) come with transformers.
@@ -116,12 +134,12 @@ def upward_imports(package: Path) -> list[str]:
         # checkpoints carry their own files
         if inside == Path("__init__.py") or inside.parts[0] == "pretrained":
             continue
-        own = inside.parts[0].removesuffix(".py")
-        if own not in RANK:
+        inner = inside.parts[0].removesuffix(".py")
+        if inner not in RANK:
             wrong.append(f"{inside} is in a room that LAYERS does not name")
             continue
         for other in imported_files(path, package):
-            if RANK.get(other.parts[0].removesuffix(".py"), 0) > RANK[own]:
+            if RANK.get(other.parts[0].removesuffix(".py"), 0) > RANK[inner]:
                 wrong.append(f"{inside} imports {other}")
     return wrong
 
@@ -135,25 +153,25 @@ def circles(package: Path) -> list[str]:
     other."""
     graphs: dict[Path, dict[str, set[str]]] = {}
     for path in sorted(package.rglob("*.py")):
-        own = path.relative_to(package)
+        inner = path.relative_to(package)
         # Two files of one folder are neighbours; files of different folders tie these folders.
-        for other in [] if own.parts[0] == "pretrained" else imported_files(path, package):
+        for other in [] if inner.parts[0] == "pretrained" else imported_files(path, package):
             shared = 0
-            while own.parts[shared] == other.parts[shared] and shared + 1 < min(
-                len(own.parts), len(other.parts)
+            while inner.parts[shared] == other.parts[shared] and shared + 1 < min(
+                len(inner.parts), len(other.parts)
             ):
                 shared += 1
-            if own.parts[shared] != other.parts[shared]:
-                graph = graphs.setdefault(Path(*own.parts[:shared]), {})
-                graph.setdefault(own.parts[shared], set()).add(other.parts[shared])
-    found = []
+            if inner.parts[shared] != other.parts[shared]:
+                graph = graphs.setdefault(Path(*inner.parts[:shared]), {})
+                graph.setdefault(inner.parts[shared], set()).add(other.parts[shared])
+    circles_found = []
     # A topological order exists where there is no circle.
     for folder, graph in sorted(graphs.items()):
         try:
             TopologicalSorter(graph).prepare()
         except CycleError as error:
-            found.append(f"{folder}: " + " <- ".join(error.args[1]))
-    return found
+            circles_found.append(f"{folder}: " + " <- ".join(error.args[1]))
+    return circles_found
 
 
 @pytest.mark.parametrize("package", ["hf_echo", "modeling"])
@@ -179,10 +197,10 @@ def test_circles_are_found(tmp_path):
     for name, text in files.items():
         (package / name).parent.mkdir(parents=True, exist_ok=True)
         (package / name).write_text(text)
-    found = [
+    circles_found = [
         (line.split(": ")[0], set(line.split(": ")[1].split(" <- "))) for line in circles(package)
     ]
-    assert found == [
+    assert circles_found == [
         ("data", {"__init__.py", "rows.py"}),
         ("stages", {"core", "table.py"}),
         ("stages/core", {"b.py", "c.py"}),
@@ -192,8 +210,8 @@ def test_circles_are_found(tmp_path):
 def test_the_package_imports_no_script():
     scripts = {path.stem for path in (ROOT / "train_scripts").rglob("*.py")} | {"train_scripts"}
     for path in (ROOT / "hf_echo").rglob("*.py"):
-        found = {name.split(".")[0] for level, name, _ in imports_of(path) if level == 0}
-        assert not found & scripts, f"{path} imports {found & scripts}"
+        circles_found = {name.split(".")[0] for level, name, _ in imports_of(path) if level == 0}
+        assert not circles_found & scripts, f"{path} imports {circles_found & scripts}"
 
 
 def test_messages_of_errors_are_one_line():
@@ -469,11 +487,23 @@ def test_the_wheel_carries_what_is_no_module(built):
     ]
 
 
-@pytest.mark.slow
-def test_sdist_holds_real_files_and_builds_the_same_wheel(built, tmp_path):
+@pytest.fixture(scope="module")
+def sdist(built) -> Path:
     wheel, source = built
-    with tarfile.open(build("sdist", source, wheel.parent)) as archive:
-        assert not [member.name for member in archive if member.issym() or member.islnk()]
+    return build("sdist", source, wheel.parent)
+
+
+@pytest.mark.slow
+def test_the_sdist_holds_real_files(sdist):
+    with tarfile.open(sdist) as archive:
+        links = [member.name for member in archive if member.issym() or member.islnk()]
+    assert not links
+
+
+@pytest.mark.slow
+def test_the_sdist_builds_the_same_wheel(built, sdist, tmp_path):
+    wheel, _ = built
+    with tarfile.open(sdist) as archive:
         archive.extractall(tmp_path)
     (unpacked,) = tmp_path.iterdir()
     again = build("wheel", unpacked, tmp_path)
@@ -558,10 +588,10 @@ def test_every_import_is_a_declared_dependency():
         assert not undeclared(ROOT / folder, core, extras, {"hf_echo", "metric_page"})
     scripts = {path.stem for path in (ROOT / "train_scripts").rglob("*.py")}
     for folder in ("tests", "train_scripts", "benchmarks"):  # need a checkout, and the extra dev
-        own = {"hf_echo", *scripts, *(path.stem for path in (ROOT / folder).rglob("*.py"))}
+        inner = {"hf_echo", *scripts, *(path.stem for path in (ROOT / folder).rglob("*.py"))}
         # of benchmarks/align.py, which says how to install them
         everything = core | extras | {"sentalign", "nltk"}
-        assert not undeclared(ROOT / folder, everything, everything, own | {"tests_encode"})
+        assert not undeclared(ROOT / folder, everything, everything, inner | {"tests_encode"})
 
 
 def test_core_dependencies_have_exact_versions():

@@ -85,10 +85,10 @@ def test_the_ten_lines_of_the_readme_run(empty):
     (empty / "work" / "ten.py").write_text(
         code + "\nprint(hf_echo.__file__, french.shape)\n", encoding="utf-8"
     )
-    done = run(empty, "python", "ten.py")
-    assert done.returncode == 0, done.stderr
-    assert str(empty / "env") in done.stdout
-    assert done.stdout.endswith("(2, 384)\n")
+    process = run(empty, "python", "ten.py")
+    assert process.returncode == 0, process.stderr
+    assert str(empty / "env") in process.stdout
+    assert process.stdout.endswith("(2, 384)\n")
 
 
 @pytest.mark.parametrize(
@@ -103,13 +103,13 @@ def test_the_ten_lines_of_the_readme_run(empty):
     ],
 )
 def test_commands_run_without_extras(empty, arguments):
-    done = run(empty, "hf-echo", *arguments.split())
-    assert done.returncode == 0, done.stderr
+    process = run(empty, "hf-echo", *arguments.split())
+    assert process.returncode == 0, process.stderr
 
 
 @pytest.mark.parametrize("arguments", EXTRAS)
 def test_a_missing_extra_is_one_line(empty, arguments):
-    done = run(empty, "hf-echo", *arguments.split())
-    assert done.returncode == 2
-    assert f"pip install -e '.[{EXTRAS[arguments]}]'" in done.stderr.splitlines()[-1]
-    assert "Traceback" not in done.stderr
+    process = run(empty, "hf-echo", *arguments.split())
+    assert process.returncode == 2
+    assert f"pip install -e '.[{EXTRAS[arguments]}]'" in process.stderr.splitlines()[-1]
+    assert "Traceback" not in process.stderr

@@ -197,10 +197,10 @@ def make_model(
         for role in ("cls", "sep", "bos", "eos", "pad")
     }
     shape = SHAPE | {"vocab_size": len(tokenizer), "max_position_embeddings": 64} | roles | changes
-    own = {"pooling": shape.pop("pooling")} if "pooling" in shape else {}
+    options = {"pooling": shape.pop("pooling")} if "pooling" in shape else {}
     decoder = shape | {"decoder_start_token_id": tokenizer.bos_token_id} | (decoder or {})
     return EchoForTranslation(
-        EchoConfig(**shape, **own, languages=LANGUAGES, decoder=EchoDecoderConfig(**decoder))
+        EchoConfig(**shape, **options, languages=LANGUAGES, decoder=EchoDecoderConfig(**decoder))
     )
 
 
@@ -213,12 +213,12 @@ def save(folder: Path, model, *others, release: bool = False) -> Path:
     return folder
 
 
-def assert_same(have, want) -> None:
+def assert_same(weights, expected) -> None:
     """Two models have the same weights under the same names."""
-    have = have.state_dict()
-    want = want.state_dict()
-    assert have.keys() == want.keys()
-    assert all(torch.equal(have[name], want[name]) for name in want)
+    weights = weights.state_dict()
+    expected = expected.state_dict()
+    assert weights.keys() == expected.keys()
+    assert all(torch.equal(weights[name], expected[name]) for name in expected)
 
 
 def trained_model(tokenizer: EchoTokenizer, data, folder) -> EchoForTranslation:

@@ -166,8 +166,8 @@ def test_a_converted_encoder_sees_both_sides(source, batch):
 
 @pytest.fixture(params=[False, True], ids=["states", "bottleneck"])
 def decode(request, source, batch, known):
-    """decode(cross-attention) -> (decoder, function of nothing that gives its logits over random
-    memory)"""
+    """decode(cross-attention) ->
+    (decoder, function of nothing that gives its logits over random memory)"""
 
     def convert(cross_attention: str):
         bottleneck = request.param
@@ -364,8 +364,8 @@ def rich_tokenizer(rich):
 @given(text=st.text(max_size=60))
 def test_any_unicode_comes_back(rich_tokenizer, text):
     ids = rich_tokenizer.encode(text, add_special_tokens=False)
-    want = clean_text().normalize_str(text).strip(WHITE_SPACE)
-    assert rich_tokenizer.decode(ids, skip_special_tokens=True) == want
+    cleaned = clean_text().normalize_str(text).strip(WHITE_SPACE)
+    assert rich_tokenizer.decode(ids, skip_special_tokens=True) == cleaned
 
 
 @pytest.mark.parametrize("spelling", ["<SEP>", "<CLS>", "<s>", "</s>", "<pad>", "<|endoftext|>"])

@@ -84,19 +84,21 @@ def assert_parts_compute_the_llama(
 ) -> None:
     """All hidden states of the causal encoder, all logits of the decoder that hears nothing."""
     keep = batch["attention_mask"].bool()
-    known = llama.config.vocab_size
+    llama_tokens = llama.config.vocab_size
     model.encoder.config.is_causal = True
     for layer in model.decoder.model.layers:
         layer.cross_attn.o_proj.weight.data.zero_()
     with torch.no_grad():
-        want = llama(**batch, output_hidden_states=True)
-        have = model.encoder(**batch, output_hidden_states=True)
+        expected = llama(**batch, output_hidden_states=True)
+        states = model.encoder(**batch, output_hidden_states=True)
         mask = batch["attention_mask"]
         written = dict(decoder_input_ids=batch["input_ids"], decoder_attention_mask=mask)
-        logits = model.decoder(**written, encoder_outputs=have, attention_mask=mask).logits
-    for h, w in zip(have.hidden_states, want.hidden_states, strict=True):
+        logits = model.decoder(**written, encoder_outputs=states, attention_mask=mask).logits
+    for h, w in zip(states.hidden_states, expected.hidden_states, strict=True):
         torch.testing.assert_close(h[keep], w[keep], atol=tolerance, rtol=0)
-    torch.testing.assert_close(logits[keep][:, :known], want.logits[keep], atol=tolerance, rtol=0)
+    torch.testing.assert_close(
+        logits[keep][:, :llama_tokens], expected.logits[keep], atol=tolerance, rtol=0
+    )
 
 
 @pytest.fixture(scope="module")

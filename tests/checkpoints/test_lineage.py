@@ -40,13 +40,13 @@ def test_swap(source, tokenizer, tmp_path):
     texts = tmp_path / "texts.txt"
     texts.write_text("one red cat sleeps.\n" * 50)
     swap_checkpoint(source, tokenizer, tmp_path / "out", method="focus", auxiliary=texts, seed=3)
-    made = read_lineage(tmp_path / "out")
-    assert made["stage"] == "swap_tokenizer"
-    assert made["from"] == TRAINED
-    assert (made["values"]["method"], made["values"]["seed"]) == ("focus", 3)
-    assert made["parents"] == {"model": parent(source), "tokenizer": parent(tokenizer)}
+    lineage = read_lineage(tmp_path / "out")
+    assert lineage["stage"] == "swap_tokenizer"
+    assert lineage["from"] == TRAINED
+    assert (lineage["values"]["method"], lineage["values"]["seed"]) == ("focus", 3)
+    assert lineage["parents"] == {"model": parent(source), "tokenizer": parent(tokenizer)}
     digest = hashlib.sha256(texts.read_bytes()).hexdigest()
-    assert made["data"] == {"auxiliary": {"name": str(texts), "sha256": digest}}
+    assert lineage["data"] == {"auxiliary": {"name": str(texts), "sha256": digest}}
 
 
 @pytest.mark.parametrize("swapped", [False, True])
@@ -54,13 +54,15 @@ def test_prune(source, tokenizer, tmp_path, swapped):
     options = {"tokenizer": tokenizer} if swapped else {}
     shape = {"intermediate_size": 32}
     prune_checkpoint(source, tmp_path / "out", shape=shape, importance="plain", **options)
-    made = read_lineage(tmp_path / "out")
+    lineage = read_lineage(tmp_path / "out")
     # no step of a temporary folder between them
-    assert made["stage"] == "prune"
-    assert made["from"] == TRAINED
-    assert made["parents"] == {"model": parent(source)} | {k: parent(v) for k, v in options.items()}
-    assert (made["values"]["importance"], made["values"]["shape"]) == ("plain", shape)
-    counted = made["results"]
+    assert lineage["stage"] == "prune"
+    assert lineage["from"] == TRAINED
+    assert lineage["parents"] == {"model": parent(source)} | {
+        k: parent(v) for k, v in options.items()
+    }
+    assert (lineage["values"]["importance"], lineage["values"]["shape"]) == ("plain", shape)
+    counted = lineage["results"]
     assert counted["shape"]["intermediate_size"] == 32
     assert counted["parameters"] < counted["parameters_before"]
 
@@ -81,10 +83,10 @@ def test_a_chain_is_read_back(source, tokenizer, tmp_path):
 def test_a_release(source, tmp_path, hf_echo_cli):
     """Its card is written from the lineage where the checkpoint has none."""
     hf_echo_cli("release", source, tmp_path / "out")
-    made = read_lineage(tmp_path / "out")
-    assert made["stage"] == "release"
-    assert made["from"] == TRAINED
-    assert made["parents"] == {"model": parent(source)}
+    lineage = read_lineage(tmp_path / "out")
+    assert lineage["stage"] == "release"
+    assert lineage["from"] == TRAINED
+    assert lineage["parents"] == {"model": parent(source)}
     assert "| release | " in (tmp_path / "out" / "README.md").read_text()
     (tmp_path / "recipe.json").write_text("{")
     pytest.raises(ValueError, read_lineage, tmp_path).match("recipe.json:.* not valid JSON")

@@ -15,34 +15,66 @@ from hf_echo.utils.settings import annotation, choices, fields_of, is_required
 
 from ..processes import python
 
-HEAVY = (
-    "torch transformers sentence_transformers datasets pandas sklearn scipy numpy pyarrow tokenizers safetensors "
-    "huggingface_hub accelerate matplotlib sacrebleu faiss"
-).split()
+HEAVY = [
+    "torch",
+    "transformers",
+    "sentence_transformers",
+    "datasets",
+    "pandas",
+    "sklearn",
+    "scipy",
+    "numpy",
+    "pyarrow",
+    "tokenizers",
+    "safetensors",
+    "huggingface_hub",
+    "accelerate",
+    "matplotlib",
+    "sacrebleu",
+    "faiss",
+]
 COMMANDS = {tuple(words.split()): kind for words, kind in cli.COMMANDS.items()}
 
 
-def test_every_help_shows_an_example_and_imports_no_heavy_library():
-    """One process asks for every help, so a module that any of them imports is seen."""
+@pytest.fixture(scope="module")
+def helps() -> dict[str, dict]:
+    """The text of each help, and the heavy modules that a help is the first to import.
+
+    One process asks for every help, so a module that any of them imports is seen.
+    """
     groups = [(), *sorted({words[:1] for words in COMMANDS if len(words) > 1})]
     code = f"""if True:
         import contextlib, io, json, sys
-        (commands, groups), sys.argv = json.loads(sys.argv[1]), ["hf-echo"]
+        words_of_helps, sys.argv = json.loads(sys.argv[1]), ["hf-echo"]
         import hf_echo.cli as cli
-        heavy, brought = {HEAVY!r}, {{}}
-        for words in commands + groups:
+        heavy, texts, imported = {HEAVY!r}, {{}}, {{}}
+        for words in words_of_helps:
             sys.argv = ["hf-echo", *words, "--help"]
             with contextlib.redirect_stdout(io.StringIO()) as page, contextlib.suppress(SystemExit):
                 cli.main()
-            text = " ".join(page.getvalue().split())
-            assert "Usage" in text, words
-            assert words in groups or " ".join(["hf-echo", *words]) in text.partition("Example:")[2], words
-            if new := [name for name in heavy if name in sys.modules]:
-                brought[" ".join(words)] = new
+            texts[" ".join(words)] = " ".join(page.getvalue().split())
+            new = [name for name in heavy if name in sys.modules]
+            if new:
+                imported[" ".join(words)] = new
                 heavy = [name for name in heavy if name not in new]
-        print(json.dumps(brought))"""
-    # No command brought a heavy library with it.
-    assert json.loads(python("-c", code, json.dumps([list(COMMANDS), groups]))) == {}
+        print(json.dumps({{"texts": texts, "imported": imported}}))"""
+    return json.loads(python("-c", code, json.dumps([*COMMANDS, *groups])))
+
+
+def test_every_help_says_how_to_call(helps):
+    for words, text in helps["texts"].items():
+        assert "Usage" in text, words
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+def test_every_help_shows_an_example(helps, words):
+    command = " ".join(words)
+    _, _, example = helps["texts"][command].partition("Example:")
+    assert f"hf-echo {command}" in example
+
+
+def test_no_help_imports_a_heavy_library(helps):
+    assert helps["imported"] == {}
 
 
 @pytest.mark.parametrize("words", COMMANDS)
@@ -58,8 +90,8 @@ def test_every_output_is_declared(words):
 
 @pytest.mark.parametrize("words", COMMANDS)
 def test_a_help_begins_with_a_word_that_may_have_a_capital(words):
-    """Help texts get one: a value or a file name in front (`E5-small-q4.bin`, `Stock:
-    ...`) would be another one."""
+    """Help texts get one: a value or a file name in front (`E5-small-q4.bin`, `Stock: ...`) would
+    be another one."""
     kind = COMMANDS[words]
     for name, declared in fields_of(kind).items():
         first = declared.metadata["help"].split()[0].rstrip(":,;")

@@ -44,9 +44,11 @@ def test_promises(lengths, max_tokens, max_rows, multiple, ranks, seed, grouped,
     )
 
     def sampler(rank, epoch=0):
-        made = TokenBudgetBatchSampler(lengths, max_tokens, rank=rank, world_size=ranks, **options)
-        made.set_epoch(epoch)
-        return made
+        batch_sampler = TokenBudgetBatchSampler(
+            lengths, max_tokens, rank=rank, world_size=ranks, **options
+        )
+        batch_sampler.set_epoch(epoch)
+        return batch_sampler
 
     if len(lengths) < ranks:
         refuses("rows cannot give each of", sampler, 0)

@@ -93,10 +93,20 @@ def test_a_version_is_streamed(hub, tmp_path):
     assert hub == [("st/talks", "en-fr", "train", "v1", True)]
 
 
-def test_rows_and_what_is_left_out_are_counted(hub, tmp_path):
-    report = write_hub_table("talks", HubTable(dataset="st/talks"), tmp_path, ["deu_Latn"], 0)
-    assert (report["rows"], report["bad_rows"], report["configurations"]) == (1, 1, 1)
-    assert report["left_out"] == {
+@pytest.fixture
+def german_talks(hub, tmp_path) -> dict:
+    """The report of the German pairs of a set of talks."""
+    return write_hub_table("talks", HubTable(dataset="st/talks"), tmp_path, ["deu_Latn"], 0)
+
+
+def test_rows_are_counted(german_talks):
+    assert german_talks["rows"] == 1
+    assert german_talks["bad_rows"] == 1
+    assert german_talks["configurations"] == 1
+
+
+def test_what_is_left_out_is_named(german_talks):
+    assert german_talks["left_out"] == {
         "en-fr": hub_tables.NOT_ASKED_FOR,
         "all": "it is no pair with English",
     }
@@ -122,12 +132,16 @@ def test_a_part_is_drawn_by_the_seed(hub, tmp_path, monkeypatch):
     rows = [{"english": f"e{number}", "non_english": f"d{number}"} for number in range(50)]
     monkeypatch.setitem(HUB, "st/talks", {"en-de": rows})
     table = HubTable(dataset="st/talks", rows=5)
-    drawn = []
-    for folder, seed in (("a", 0), ("b", 0), ("c", 1)):
+
+    def drawn(folder, seed):
         write_hub_table("talks", table, tmp_path / folder, [], seed)
-        drawn.append(rows_of(tmp_path / folder / "talks" / "en-de.parquet"))
-    assert len(drawn[0]) == 5
-    assert drawn[0] == drawn[1] != drawn[2]
+        return rows_of(tmp_path / folder / "talks" / "en-de.parquet")
+
+    rows = drawn("first", 0)
+
+    assert len(rows) == 5
+    assert drawn("same seed", 0) == rows
+    assert drawn("other seed", 1) != rows
 
 
 def test_what_is_there_is_not_read_again(hub, tmp_path):
@@ -237,9 +251,9 @@ def test_a_journey_reads_the_hub(hub_environment, tmp_path):
     command = [sys.executable, "-m", "hf_echo.cli", "train", "journey"]
     options = SimpleNamespace(env=hub_environment, cwd=tmp_path, capture_output=True, text=True)
 
-    done = subprocess.run(command, **vars(options), timeout=300)
+    process = subprocess.run(command, **vars(options), timeout=300)
 
-    assert done.returncode == 0, done.stderr
+    assert process.returncode == 0, process.stderr
     texts = set(pq.read_table(tmp_path / "data" / "train.parquet")["target"].to_pylist())
     assert texts == {f"Dog number {n}." for n in range(30) if n != 3} | {"Good day."}
     dev = pq.read_table(tmp_path / "data" / "dev_flores.parquet")["text"].to_pylist()

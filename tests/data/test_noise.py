@@ -60,8 +60,8 @@ def test_texts_too_short_for_a_kind():
     [("deu_Latn", "Die große Straße."), ("ell_Grek", "δρόμος"), ("hye_Armn", "և Եվ")],
 )
 def test_noisy_forms_have_one_normal_form(lang, text, kind):
-    """So no form of a target is a negative of another (`source_key` and `target_key` of tokenized
-    rows)."""
+    """So no form of a target is a negative of another
+    (`source_key` and `target_key` of tokenized rows)."""
     plain, changed = normal_forms([text, noisy(text, kind, lang=lang)])
 
     assert changed == plain

@@ -62,9 +62,9 @@ def test_shards_hold_the_rows_of_the_data(folder, rows, toy_tokenizer):
     data = PreparedParallel(folder)
     assert len(data) == len(whole) == 448
     assert [data[i]["index"] for i in range(448)] == list(range(448))
-    have = sorted(identity(data[i]) for i in range(448))
-    want = sorted(identity(whole[i]) for i in range(448))
-    assert have == want
+    rows_read = sorted(identity(data[i]) for i in range(448))
+    expected = sorted(identity(whole[i]) for i in range(448))
+    assert rows_read == expected
 
 
 def test_a_shard_is_a_sample_of_all_the_data(rows, monkeypatch):
@@ -329,9 +329,9 @@ def test_embeddings_are_those_of_the_guide(for_recipe, tmp_path, toy_tokenizer, 
     numbers = list(range(len(data)))[::7]
     for side, lang in (("source", "fra_Latn"), ("target", "eng_Latn")):
         texts = [toy_tokenizer.decode(data[i][side]) for i in numbers]
-        want = unit_length(np.asarray(guide(texts, lang), np.float32))
-        have = ShardEmbeddings(data, encoder, side, normalize=True)[numbers]
-        np.testing.assert_allclose(have, want, atol=2e-3)  # float16
+        expected = unit_length(np.asarray(guide(texts, lang), np.float32))
+        rows_read = ShardEmbeddings(data, encoder, side, normalize=True)[numbers]
+        np.testing.assert_allclose(rows_read, expected, atol=2e-3)  # float16
 
 
 def test_a_run_on_prepared_data_learns_what_the_data_teach(

@@ -100,8 +100,8 @@ for page in DOCUMENTS:
 
 @pytest.fixture
 def release(toy, toy_tokenizer, tmp_path) -> Path:
-    """A folder to run the pages in: it holds outputs/demo/release and the files of `hf-echo
-    samples`."""
+    """A folder to run the pages in: it holds outputs/demo/release and the files of
+    `hf-echo samples`."""
     place = tmp_path / "outputs" / "demo" / "release"
     toy.save(place, toy.make_model(toy_tokenizer), toy_tokenizer, release=True)
     write_samples(tmp_path)
@@ -252,6 +252,7 @@ def check_command(line: str) -> None:
     """Command, options and recipes exist."""
     words = shlex.split(line)[1:]
     command, rest = command_of(words)
+    # Every word that begins with a dash is an option of this command.
     options = {"--help"}
     for parameter in command.params:
         options.update(parameter.opts, parameter.secondary_opts)
@@ -259,6 +260,7 @@ def check_command(line: str) -> None:
         assert not word.startswith("-") or word in options, line
     if not rest or is_placeholder(rest[0]):
         return
+    # A recipe comes with the package, or the page itself shows it.
     is_shown = any(file.startswith(rest[0]) for file in ALL_RECIPES)
     if words[0] == "train" and not is_shown:
         assert find_recipes(rest[0]), line

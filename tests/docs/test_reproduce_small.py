@@ -146,8 +146,8 @@ def test_sentences_are_segmented(corpora, tmp_path):
     assert f"`{command}`" in PAGE
     script = ROOT / command.split()[1]
     arguments = [sys.executable, script, corpora, "--out", tmp_path / "report.json"]
-    done = subprocess.run(arguments, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
+    process = subprocess.run(arguments, capture_output=True, text=True, timeout=300)
+    assert process.returncode == 0, process.stderr
     report = json.loads((tmp_path / "report.json").read_text())
     # Each sentence ends with a full stop, and no other one is there.
     assert report["ntrex"]["average"]["f1"] == 100
@@ -155,7 +155,7 @@ def test_sentences_are_segmented(corpora, tmp_path):
 
 def test_a_script_without_a_folder_says_what_it_would_download(tmp_path):
     script = ROOT / "train_scripts" / "studies" / "segmentation_report.py"
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, script],
         cwd=tmp_path,
         stdin=subprocess.DEVNULL,
@@ -163,6 +163,6 @@ def test_a_script_without_a_folder_says_what_it_would_download(tmp_path):
         text=True,
         timeout=300,
     )
-    assert done.returncode == 1
-    assert "MicrosoftTranslator/NTREX" in done.stderr
-    assert done.stderr.splitlines()[-1].endswith("add --yes to download it, or give CORPORA")
+    assert process.returncode == 1
+    assert "MicrosoftTranslator/NTREX" in process.stderr
+    assert process.stderr.splitlines()[-1].endswith("add --yes to download it, or give CORPORA")

@@ -43,9 +43,9 @@ def test_onnx_graphs_compute_what_torch_does(checkpoints, onnx_folders, name):
         texts = shuffled.sample(TEXTS[:5] + TEXTS[6:], k=min(size, 6))
         batch = stock.batch(texts)
         # torch computes the truth; the graphs run in ONNX Runtime.
-        want = unit_length(encode(encoder, tokenizer, texts))
+        expected = unit_length(encode(encoder, tokenizer, texts))
         np.testing.assert_allclose(
-            graphs.run_graph(place / "sentence_embedding.onnx", batch), want, atol=1e-5
+            graphs.run_graph(place / "sentence_embedding.onnx", batch), expected, atol=1e-5
         )
         longer = {
             key: torch.nn.functional.pad(value, (0, 5), value=0) for key, value in batch.items()
@@ -53,7 +53,7 @@ def test_onnx_graphs_compute_what_torch_does(checkpoints, onnx_folders, name):
         longer["input_ids"][:, -5:] = tokenizer.pad_token_id
         if longer["input_ids"].shape[1] <= stock.max_length:
             np.testing.assert_allclose(
-                graphs.run_graph(place / "sentence_embedding.onnx", longer), want, atol=1e-5
+                graphs.run_graph(place / "sentence_embedding.onnx", longer), expected, atol=1e-5
             )
         # The graph of states gives the same vectors when torch pools them.
         session = onnxruntime.InferenceSession(place / "model.onnx")
@@ -61,9 +61,9 @@ def test_onnx_graphs_compute_what_torch_does(checkpoints, onnx_folders, name):
         (states,) = session.run(["last_hidden_state"], inputs)
         with torch.no_grad():
             pooled = encoder.pool(torch.from_numpy(states), batch["attention_mask"]).numpy()
-        np.testing.assert_allclose(unit_length(pooled), want, atol=1e-5)
+        np.testing.assert_allclose(unit_length(pooled), expected, atol=1e-5)
         small = graphs.run_graph(place / "sentence_embedding_quantized.onnx", batch)
-        assert (small * want).sum(1).mean() > 0.98
+        assert (small * expected).sum(1).mean() > 0.98
 
 
 def test_onnx_files_have_the_names_that_others_read(onnx_folders):
@@ -102,9 +102,9 @@ def test_openvino_computes_what_torch_does(checkpoints, tmp_path):
             ]
             # torch computes the truth.
             with torch.no_grad():
-                want = stock.backbone(**batch).last_hidden_state.numpy()
+                expected = stock.backbone(**batch).last_hidden_state.numpy()
             seen = batch["attention_mask"].numpy().astype(bool)
-            assert np.abs(states - want)[seen].max() < tolerance * np.abs(want).max()
+            assert np.abs(states - expected)[seen].max() < tolerance * np.abs(expected).max()
 
 
 def test_8_bits_that_lose_too_much_are_left_out(checkpoints, tmp_path, monkeypatch, caplog):

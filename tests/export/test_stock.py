@@ -68,12 +68,12 @@ def opened(folder: Path) -> dict[str, np.ndarray]:
 def test_vectors_are_those_of_the_checkpoint(exported, name):
     folder, _, seen = exported[name]
     encoder, tokenizer = load_encoder(folder, dtype="fp32")
-    want = encode(encoder, tokenizer, TEXTS)
-    for key, array in (("all", want), ("query", want), ("one", want[:1])):
+    expected = encode(encoder, tokenizer, TEXTS)
+    for key, array in (("all", expected), ("query", expected), ("one", expected[:1])):
         np.testing.assert_allclose(seen[key], array, atol=1e-5)
     # sentence-transformers saved an empty prompt "document", which `encode_document` takes before
     # "passage".
-    passages = encode(encoder, tokenizer, TEXTS, prompt="") if name == "bert" else want
+    passages = encode(encoder, tokenizer, TEXTS, prompt="") if name == "bert" else expected
     np.testing.assert_allclose(seen["passage"], passages, atol=1e-5)
 
 

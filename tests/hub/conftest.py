@@ -42,8 +42,8 @@ def visit(chromium, address, request):
 
     # Every request to another machine is noted, and so is a form that sends text.
     def watch(asked):
-        own = asked.url.startswith((address, "data:", "blob:"))
-        if not own or (only_files and (asked.method != "GET" or "?" in asked.url)):
+        of_the_page = asked.url.startswith((address, "data:", "blob:"))
+        if not of_the_page or (only_files and (asked.method != "GET" or "?" in asked.url)):
             wrong.append(f"{asked.method} {asked.url}")
 
     def open_page(script="", **options):

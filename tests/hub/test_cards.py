@@ -174,17 +174,19 @@ def pushed(on_the_hub, tmp_path_factory) -> dict[str, dict]:
     status = on_the_hub(
         PUSH, json.dumps({name: str(folder) for name, folder in folders.items()}), copies
     )
-    found = {name: {"status": status[name]} for name in kinds}
-    for how in ("with", "without"):
+    statuses = {name: {"status": status[name]} for name in kinds}
+    for decoder_or_not in ("with", "without"):
         names = {
             name: kind
             for name, kind in kinds.items()
-            if (name in NEED_THE_PACKAGE) == (how == "with")
+            if (name in NEED_THE_PACKAGE) == (decoder_or_not == "with")
         }
         names = {name: kind for name, kind in names.items() if status[name] == "pushed"}
-        for name, result in on_the_hub(RUN, how, json.dumps(names), BLOCK.pattern).items():
-            found[name] |= result
-    return found
+        for name, result in on_the_hub(
+            RUN, decoder_or_not, json.dumps(names), BLOCK.pattern
+        ).items():
+            statuses[name] |= result
+    return statuses
 
 
 @pytest.mark.parametrize("name", CARDS)

@@ -18,14 +18,14 @@ def release(toy_folders, tmp_path):
 
 
 def test_a_release_has_the_checksums_of_its_files(release, toy_folders, caplog):
-    known = json.loads((release / "checksums.json").read_text())
+    checksums = json.loads((release / "checksums.json").read_text())
     assert {
         "model.safetensors",
         "decoder/model.safetensors",
         "tokenizer.json",
         "config.json",
-    } <= set(known)
-    for name, entry in known.items():
+    } <= set(checksums)
+    for name, entry in checksums.items():
         content = (release / name).read_bytes()
         assert entry == {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
     (release / "README.md").write_text("By hand.")  # a card may change

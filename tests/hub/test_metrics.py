@@ -92,10 +92,10 @@ def test_xsim_counts_wrong_nearest_translations(load, space):
 
 @pytest.mark.parametrize("margin", [None, "ratio", "distance"])
 def test_xsim_is_that_of_the_package(load, space, margin):
-    own = xsim(space["predictions"], space["references"], margin=margin, k=3)
+    of_package = xsim(space["predictions"], space["references"], margin=margin, k=3)
     result = load("xsim").compute(**pairs(space), margin=margin, k=3)
-    assert result["xsim"] == pytest.approx(own.error_rate, abs=1e-9)
-    assert result["errors"] == own.errors
+    assert result["xsim"] == pytest.approx(of_package.error_rate, abs=1e-9)
+    assert result["errors"] == of_package.errors
 
 
 def test_xsim_by_ratio_is_the_published_quotient_over_candidates(load):
@@ -133,11 +133,11 @@ def test_xsimpp_counts_negatives_that_are_nearer(load, space):
 
 @pytest.mark.parametrize("margin", [None, "ratio", "distance"])
 def test_xsimpp_is_that_of_the_package(load, space, margin):
-    own = xsimpp(*space.values(), margin=margin, k=3)
+    of_package = xsimpp(*space.values(), margin=margin, k=3)
     result = load("xsimpp").compute(**space, margin=margin, k=3)
-    assert result["xsimpp"] == pytest.approx(own.error_rate, abs=1e-9)
-    assert result["own_negatives"] == own.errors_by_kind["negative"]
-    assert result["pool"] == own.pool
+    assert result["xsimpp"] == pytest.approx(of_package.error_rate, abs=1e-9)
+    assert result["own_negatives"] == of_package.errors_by_kind["negative"]
+    assert result["pool"] == of_package.pool
 
 
 def test_ratio_margin_is_the_mean_over_pairs(load, space):

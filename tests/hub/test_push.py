@@ -139,9 +139,9 @@ def test_a_version_is_not_changed(on_the_hub, model):
         out["race"] == "tester/versions: somebody else changed main during the push; run it again"
     )
     assert '"license" must be one of' in out["card"]
-    bad, given = out["asked"]  # as a dry run does
+    bad, offered = out["asked"]  # as a dry run does
     assert bad.startswith('README.md: "license" must be one of')
-    assert given is None
+    assert offered is None
 
 
 HUGGING_FACE = "hf_" + "aB3" * 11

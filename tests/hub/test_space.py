@@ -424,7 +424,7 @@ def test_what_npm_brings_is_checked(refused, static_space, tmp_path, npm, messag
     assert not (tmp_path / "page").exists()
 
 
-def test_the_close_cosine_lies_between_translations_and_others():
+def test_the_close_cosine_separates_translations_from_others():
     """Cosines in the plane are those of angles:
     translations 10 degrees apart, other sentences 60 and more."""
     angles = np.radians([0, 10, 70, 80, 200, 210])

@@ -95,8 +95,8 @@ def test_the_neighbours_are_those_of_python(visit):
     known, _ = principal_plane(vectors)
     signs = np.sign((known * points).sum(0))
     np.testing.assert_allclose(points * signs, known, atol=1e-3)
-    found = search(page, TEXTS[0])
-    assert found == [TEXTS[i] for i in np.argsort(-(vectors @ vectors[0]))[:10]]
+    rows = search(page, TEXTS[0])
+    assert rows == [TEXTS[i] for i in np.argsort(-(vectors @ vectors[0]))[:10]]
 
 
 def test_after_loading_it_needs_no_network(visit):
@@ -108,17 +108,15 @@ def test_after_loading_it_needs_no_network(visit):
     assert TEXTS[0] in search(page, TEXTS[0])
 
 
-@pytest.mark.parametrize("scheme, width", [("light", 1100), ("dark", 360)])
-def test_it_is_readable_and_shows_its_progress(visit, scheme, width):
-    """The bar grows while the files arrive; nothing is wider than a phone;
-    the contrast is that of WCAG AA."""
+def test_the_bar_grows_while_the_files_arrive(visit):
     # The page's own bar is watched from the start.
     watch = """addEventListener("DOMContentLoaded", () => {
         self.seen = [];
         const bar = document.getElementById("bar"), line = document.getElementById("status");
         new MutationObserver(() => seen.push([line.textContent, bar.value])).observe(bar, { attributes: true });
     });"""
-    page = visit(watch, color_scheme=scheme, viewport={"width": width, "height": 740})
+    page = visit(watch)
+
     seen = page.evaluate("seen")
     # It only grows, to the end.
     megabytes = [value for line, value in seen if line.startswith("Loading the model")]
@@ -127,7 +125,12 @@ def test_it_is_readable_and_shows_its_progress(visit, scheme, width):
     assert megabytes[-1] > 0.97
     assert any(line == "Reading 200 sentences" for line, _ in seen)
     assert page.locator("#loading").is_hidden()
-    # Nothing is wider than the window, and text stands out from what is behind it.
+
+
+@pytest.mark.parametrize("scheme, width", [("light", 1100), ("dark", 360)])
+def test_it_is_readable_on_any_screen(visit, scheme, width):
+    """Nothing is wider than a phone; the contrast is that of WCAG AA."""
+    page = visit(color_scheme=scheme, viewport={"width": width, "height": 740})
     page.locator("summary").click()
     assert fits(page)
     for part in ("#results li span", "#point", "textarea", "h1"):
@@ -177,32 +180,57 @@ def test_keyboard_only(visit):
     assert page.locator("#point").inner_text() != before
 
 
-def test_own_and_hostile_sentences(visit):
+@pytest.fixture
+def use_sentences(visit):
+    """use_sentences(lines): the page after these lines were typed in place of its own."""
     page = visit()
     page.locator("summary").click()
-    page.locator("#lines").fill("\n".join([*HOSTILE, "German: Der Hund bellt.", "Note: a dog."]))
-    page.get_by_role("button", name="Use these sentences").click()
+
+    def use(lines: str):
+        page.locator("#lines").fill(lines)
+        page.get_by_role("button", name="Use these sentences").click()
+        return page
+
+    return use
+
+
+def test_hostile_sentences_are_shown_as_text(use_sentences):
+    page = use_sentences("\n".join([*HOSTILE, "German: Der Hund bellt.", "Note: a dog."]))
+
     page.locator("#count", has_text=f"{len(HOSTILE) + 2} sentences").wait_for()
     page.locator("#results li", has_text=HOSTILE[0]).wait_for()
     assert fits(page)
     assert not page.locator("#results script, #results img").count()
-    assert (
-        page.locator("#results li", has_text="Der Hund bellt.").locator("small").inner_text()
-        == "German"
-    )
-    page.locator("#file").set_input_files(
-        {"name": "own.txt", "mimeType": "text/plain", "buffer": b"eins\nzwei\ndrei"}
-    )
+
+
+def test_a_language_in_front_of_a_sentence_is_shown(use_sentences):
+    page = use_sentences("German: Der Hund bellt.\nNote: a dog.\nA cat.")
+
+    row = page.locator("#results li", has_text="Der Hund bellt.")
+    row.wait_for()
+    assert row.locator("small").inner_text() == "German"
+
+
+def test_sentences_come_from_a_file(visit):
+    page = visit()
+    page.locator("summary").click()
+    file = {"name": "own.txt", "mimeType": "text/plain", "buffer": b"eins\nzwei\ndrei"}
+
+    page.locator("#file").set_input_files(file)
+
     page.wait_for_function("document.getElementById('lines').value.startsWith('eins')")
     page.get_by_role("button", name="Use these sentences").click()
     page.locator("#count", has_text="3 sentences").wait_for()
-    for lines, words in (
-        ("one\ntwo", "at least three sentences"),
-        ("a\n" * 2001, "at most 2000 lines"),
-    ):
-        page.locator("#lines").fill(lines)
-        page.get_by_role("button", name="Use these sentences").click()
-        page.locator("#status.error", has_text=words).wait_for()
+
+
+@pytest.mark.parametrize(
+    "lines, words",
+    [("one\ntwo", "at least three sentences"), ("a\n" * 2001, "at most 2000 lines")],
+)
+def test_too_few_or_too_many_sentences_are_refused(use_sentences, lines, words):
+    page = use_sentences(lines)
+
+    page.locator("#status.error", has_text=words).wait_for()
 
 
 def test_the_folder_can_be_pushed(space):

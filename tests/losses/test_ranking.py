@@ -1,5 +1,5 @@
-"""Ranking contrastive loss against EMMA-X Eq. 5 as a loop in float64 (its gradient:
-`test_checks.py`)."""
+"""Ranking contrastive loss against EMMA-X Eq.
+5 as a loop in float64 (its gradient: `test_checks.py`)."""
 
 import math
 

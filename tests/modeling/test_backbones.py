@@ -76,24 +76,26 @@ def test_pooled_rows_are_those_of_each_row_alone(kind, attention):
             {"cls": states[0], "last": states[-1], "mean": states.mean(0)}[pooling]
             for states in alone
         ]
-        want = torch.stack(pooled).detach() @ model.projection.weight.T
-        torch.testing.assert_close(right, want, **CLOSE)
-        torch.testing.assert_close(left, want, **CLOSE)
+        expected = torch.stack(pooled).detach() @ model.projection.weight.T
+        torch.testing.assert_close(right, expected, **CLOSE)
+        torch.testing.assert_close(left, expected, **CLOSE)
 
 
 @pytest.mark.parametrize("kind", ["bert", "llama"])
 def test_hidden_states_of_rows_padded_on_the_left(kind):
     model = encoder(kind)
     model.set_attn_implementation("eager")
-    wanted = dict(output_hidden_states=True, output_attentions=True)
-    output = model(**padded("left"), **wanted)
+    asked_outputs = dict(output_hidden_states=True, output_attentions=True)
+    output = model(**padded("left"), **asked_outputs)
     # The same row alone.
     row = ROWS[1]
-    alone = model(torch.tensor([row]), **wanted)
-    for have, want in zip(output.hidden_states, alone.hidden_states, strict=True):
-        torch.testing.assert_close(have[1, -len(row) :], want[0], **CLOSE)
-    for have, want in zip(output.attentions, alone.attentions, strict=True):
-        torch.testing.assert_close(have[1, :, -len(row) :, -len(row) :], want[0], **CLOSE)
+    alone = model(torch.tensor([row]), **asked_outputs)
+    for padded_rows, expected in zip(output.hidden_states, alone.hidden_states, strict=True):
+        torch.testing.assert_close(padded_rows[1, -len(row) :], expected[0], **CLOSE)
+    for padded_rows, expected in zip(output.attentions, alone.attentions, strict=True):
+        torch.testing.assert_close(
+            padded_rows[1, :, -len(row) :, -len(row) :], expected[0], **CLOSE
+        )
 
 
 @pytest.mark.parametrize("kind", BACKBONES)
@@ -142,10 +144,10 @@ def test_projection_with_tanh_as_labse(tmp_path):
         model.projection.bias.normal_()
         # Dense layer and tanh written out, as LaBSE has them.
         states = model(**batch).last_hidden_state[:, 0]
-        want = torch.tanh(states @ model.projection.weight.T + model.projection.bias)
-    torch.testing.assert_close(embed(model, batch), want)
+        expected = torch.tanh(states @ model.projection.weight.T + model.projection.bias)
+    torch.testing.assert_close(embed(model, batch), expected)
     model.save_pretrained(tmp_path)
-    torch.testing.assert_close(embed(EchoEncoder.from_pretrained(tmp_path), batch), want)
+    torch.testing.assert_close(embed(EchoEncoder.from_pretrained(tmp_path), batch), expected)
 
 
 def test_takes_the_encoder_of_an_encoder_decoder_by_name(tmp_path):

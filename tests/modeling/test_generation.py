@@ -53,9 +53,9 @@ UNTIED = {"decoder": {"tie_word_embeddings": False}}
 )
 def test_greedy_is_generate(make_model, embeddings, prompt, changes):
     model = make_model(**changes)
-    want = by_generate(model, embeddings, prompt, max_new_tokens=12)
-    assert greedy_decode(model.decoder, embeddings, prompt, max_new_tokens=12) == want
-    assert len({tuple(row) for row in want}) > 10
+    expected = by_generate(model, embeddings, prompt, max_new_tokens=12)
+    assert greedy_decode(model.decoder, embeddings, prompt, max_new_tokens=12) == expected
+    assert len({tuple(row) for row in expected}) > 10
 
 
 @pytest.fixture

@@ -124,14 +124,14 @@ def test_what_generate_reads(model, make_model, tokenizer, batch):
     prompt = torch.tensor([tokenizer.decoder_prompt_ids("eng_Latn")] * len(TEXTS))
     options = dict(decoder_input_ids=prompt, max_new_tokens=5, do_sample=False)
     for one in (model, make_model({"bottleneck": False})):
-        want = one.generate(**batch, **options)
+        expected = one.generate(**batch, **options)
         encoded = one.encoder(**batch)
         mask = batch["attention_mask"]
         assert torch.equal(
-            one.generate(inputs=batch["input_ids"], attention_mask=mask, **options), want
+            one.generate(inputs=batch["input_ids"], attention_mask=mask, **options), expected
         )
         assert torch.equal(
-            one.generate(encoder_outputs=encoded, attention_mask=mask, **options), want
+            one.generate(encoder_outputs=encoded, attention_mask=mask, **options), expected
         )
 
 
@@ -150,9 +150,9 @@ def test_adapters_that_the_packed_path_does_not_know(model, batch, monkeypatch, 
         for weight in adapted.parameters():
             if weight.requires_grad:
                 weight.add_(torch.randn_like(weight) * 0.3)
-        have = adapted(**batch).sentence_embedding
-    want = adapted(**batch).sentence_embedding.detach()  # with gradients nothing is packed
-    torch.testing.assert_close(have, want, rtol=1e-4, atol=1e-5)
+        computed = adapted(**batch).sentence_embedding
+    expected = adapted(**batch).sentence_embedding.detach()  # with gradients nothing is packed
+    torch.testing.assert_close(computed, expected, rtol=1e-4, atol=1e-5)
     assert (
         not isinstance(model.encoder.backbone.layers[0].input_layernorm, LlamaRMSNorm)
         or kind == "token embeddings"
@@ -184,7 +184,8 @@ def test_lora_of_the_whole_model(make_model, tokenizer, batch):
         vectors = merged.encoder(**batch).sentence_embedding
     rows = greedy_decode(merged.decoder, vectors, prompt, max_new_tokens=6)
     assert [
-        row[: len(found)] for row, found in zip(ids[:, len(prompt) :].tolist(), rows, strict=True)
+        row[: len(fast_ids)]
+        for row, fast_ids in zip(ids[:, len(prompt) :].tolist(), rows, strict=True)
     ] == rows
     assert translate(merged, tokenizer, TEXTS, LANGUAGES, "eng_Latn", num_beams=1, max_new_tokens=6)
 
@@ -232,8 +233,8 @@ def test_tokenizer_of_remote_code_in_the_processes_of_a_map(make_model, tokenize
         "import sys; sys.modules['hf_echo'] = None\n" + MAP,
         str(tmp_path / "a"),
     ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
-    assert done.returncode == 0, done.stderr[-2000:]
+    process = subprocess.run(command, capture_output=True, text=True, timeout=240)
+    assert process.returncode == 0, process.stderr[-2000:]
 
 
 @pytest.mark.parametrize("base", ["training", "release"])
@@ -252,10 +253,10 @@ def test_a_folder_of_an_adapter_opens_as_the_whole_model(
     inputs["decoder_input_ids"] = torch.tensor([toy_tokenizer.decoder_prompt_ids("eng_Latn")])
     # The logits of peft's own model, which the plain model does not have.
     with torch.no_grad():
-        want = adapted.base_model.model(**inputs).logits
-        have = opened(**inputs).logits
+        expected = adapted.base_model.model(**inputs).logits
+        computed = opened(**inputs).logits
         plain = AutoModelForSeq2SeqLM.from_pretrained(toy_folders[base], dtype=torch.float32)(
             **inputs
         ).logits
-    assert torch.equal(have, want)
-    assert (have - plain).abs().max() > 1e-3
+    assert torch.equal(computed, expected)
+    assert (computed - plain).abs().max() > 1e-3

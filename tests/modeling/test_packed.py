@@ -214,10 +214,10 @@ def test_scores_beyond_the_range_of_exponentials(make_model, batch, most_scores,
     encoder = make_model(pooling="mean").encoder
     with torch.no_grad():
         encoder.backbone.layers[1].self_attn.q_proj.weight.mul_(300)
-    want = reference(encoder, batch)[1]
+    expected = reference(encoder, batch)[1]
     with torch.no_grad():
-        have = PackedEncoder(encoder).embed(rows_of(batch))
-    torch.testing.assert_close(have, want, atol=1e-3, rtol=0)
+        embeddings = PackedEncoder(encoder).embed(rows_of(batch))
+    torch.testing.assert_close(embeddings, expected, atol=1e-3, rtol=0)
 
 
 @pytest.fixture

@@ -1,5 +1,5 @@
-"""pipeline("sonar-translation"): texts or embeddings in, translations out (without hf_echo:
-test_ways_in.py)."""
+"""pipeline("sonar-translation"): texts or embeddings in,
+translations out (without hf_echo: test_ways_in.py)."""
 
 import copy
 
@@ -23,7 +23,7 @@ def pipe(toy_folders):
 
 
 @pytest.fixture(scope="module")
-def want(toy_trained, toy_tokenizer):
+def by_library(toy_trained, toy_tokenizer):
     """The translations of `hf_echo.inference`, which other tests compare with `generate`."""
 
     def of(langs, target="eng_Latn", **options):
@@ -37,28 +37,48 @@ def texts_of(rows):
     return [row["translation_text"] for row in rows]
 
 
-@pytest.mark.parametrize("kind", ["training", "release"])
-def test_all_forms(toy_folders, toy_trained, toy_tokenizer, want, kind):
-    pipe = pipeline("sonar-translation", model=str(toy_folders[kind]), device="cpu")
-    french = want("fra_Latn")
+BEAMS = dict(num_beams=2, max_new_tokens=15)
+
+
+@pytest.fixture(params=["training", "release"])
+def pipe_of_kind(request, toy_folders):
+    folder = str(toy_folders[request.param])
+    return pipeline("sonar-translation", model=folder, device="cpu")
+
+
+def test_one_text_gives_one_translation(pipe_of_kind):
+    translation = texts_of(pipe_of_kind(TEXTS[0], src_lang="fra_Latn", tgt_lang="eng_Latn"))
+    assert translation == ["one red cat sleeps."]
+
+
+@pytest.mark.parametrize(
+    "langs, options",
+    [
+        ("fra_Latn", {}),
+        (LANGUAGES, {}),
+        (LANGUAGES, {"batch_size": 3}),
+        ("fra_Latn", BEAMS),
+    ],
+)
+def test_texts_are_translated_as_by_the_library(pipe_of_kind, by_library, langs, options):
+    translations = texts_of(pipe_of_kind(TEXTS, src_lang=langs, **options))
+    assert translations == by_library(langs, **options)
+
+
+def test_another_target_language(pipe_of_kind, by_library):
+    rows = pipe_of_kind(TEXTS, src_lang=LANGUAGES, tgt_lang="fra_Latn", **BEAMS)
+    assert texts_of(rows) == by_library(LANGUAGES, "fra_Latn", **BEAMS)
+
+
+def test_a_generator_of_texts(pipe_of_kind, by_library):
+    rows = pipe_of_kind((text for text in TEXTS), src_lang="fra_Latn")
+    assert texts_of(list(rows)) == by_library("fra_Latn")
+
+
+def test_embeddings_are_translated_as_by_the_library(pipe_of_kind, toy_trained, toy_tokenizer):
     vectors = encode(toy_trained, toy_tokenizer, TEXTS, LANGUAGES)
-    beams = dict(num_beams=2, max_new_tokens=15)
-    # Each way to call, and the library's translation of the same texts.
-    for have, expected in (
-        (pipe(TEXTS[0], src_lang="fra_Latn", tgt_lang="eng_Latn"), french[:1]),
-        (pipe(TEXTS, src_lang="fra_Latn", tgt_lang="eng_Latn"), french),
-        (list(pipe((text for text in TEXTS), src_lang="fra_Latn")), french),
-        (pipe(TEXTS, src_lang=LANGUAGES), want(LANGUAGES)),
-        (pipe(TEXTS, src_lang=LANGUAGES, batch_size=3), want(LANGUAGES)),
-        (pipe(vectors), translate(toy_trained, toy_tokenizer, vectors)),
-        (pipe(TEXTS, src_lang="fra_Latn", **beams), want("fra_Latn", **beams)),
-        (
-            pipe(TEXTS, src_lang=LANGUAGES, tgt_lang="fra_Latn", **beams),
-            want(LANGUAGES, "fra_Latn", **beams),
-        ),
-    ):
-        assert texts_of(have) == expected
-    assert french[0] == "one red cat sleeps."
+    translations = texts_of(pipe_of_kind(vectors))
+    assert translations == translate(toy_trained, toy_tokenizer, vectors)
 
 
 def test_a_decoder_with_a_tokenizer_of_its_own(toy, toy_tokenizer, toy_trained, tmp_path):
@@ -75,73 +95,97 @@ def test_a_decoder_with_a_tokenizer_of_its_own(toy, toy_tokenizer, toy_trained, 
     with torch.no_grad():
         batch = other(TEXTS, lang=LANGUAGES, padding=True, return_tensors="pt")
         vectors = encoder(**batch).sentence_embedding
-    want = [
+    expected = [
         text and said
         for text, said in zip(TEXTS, translate(toy_trained, toy_tokenizer, vectors), strict=True)
     ]
     assert len(other) != len(toy_tokenizer)
-    assert any(want)
+    assert any(expected)
     opened, tokenizer = load_translator(tmp_path, device="cpu", dtype="fp32")
     # The saved release, by the library and by the pipeline.
-    assert translate(opened, tokenizer, TEXTS, LANGUAGES) == want
+    assert translate(opened, tokenizer, TEXTS, LANGUAGES) == expected
     by_name = pipeline("sonar-translation", model=str(tmp_path), device="cpu", dtype=torch.float32)
-    assert texts_of(by_name(TEXTS, src_lang=LANGUAGES)) == want
+    assert texts_of(by_name(TEXTS, src_lang=LANGUAGES)) == expected
 
 
-def test_many_rows_keep_their_order(pipe, toy, toy_trained, toy_tokenizer):
-    sentences = [
-        toy.say(m, lang) for m in toy.split("dev") for lang in ("fra_Latn", "rus_Cyrl")
-    ] + ["", "un"]
-    langs = ["fra_Latn", "rus_Cyrl"] * 32 + [None, "fra_Latn"]
-    expected = translate(toy_trained, toy_tokenizer, sentences, langs)
-    assert len(set(expected)) > 20
-    # The library translates all rows in one call.
-    for batch_size in (1, 5, 64):
-        assert texts_of(pipe(sentences, src_lang=langs, batch_size=batch_size)) == expected
-    vectors = encode(toy_trained, toy_tokenizer, sentences, langs)
-    for rows in (vectors, torch.from_numpy(vectors), vectors.astype(np.float64)):
-        assert texts_of(pipe(rows, batch_size=9)) == translate(toy_trained, toy_tokenizer, vectors)
-    assert texts_of(pipe(vectors[3])) == expected[3:4]
-    dicts = [{"text": text, "lang": lang} for text, lang in zip(sentences, langs, strict=True)]
-    assert texts_of(list(pipe(row for row in dicts))) == expected
+@pytest.fixture(scope="module")
+def many(toy, toy_trained, toy_tokenizer) -> tuple[list[str], list[str | None], list[str]]:
+    """(texts, their languages, translations by the library in one call)"""
+    texts = []
+    for meaning in toy.split("dev"):
+        texts += [toy.say(meaning, "fra_Latn"), toy.say(meaning, "rus_Cyrl")]
+    langs = ["fra_Latn", "rus_Cyrl"] * (len(texts) // 2)
+    texts += ["", "un"]
+    langs += [None, "fra_Latn"]
+    translations = translate(toy_trained, toy_tokenizer, texts, langs)
+    assert len(set(translations)) > 20
+    return texts, langs, translations
 
 
-def test_defaults_at_construction(toy_folders, want):
+@pytest.mark.parametrize("batch_size", [1, 5, 64])
+def test_many_texts_keep_their_order(pipe, many, batch_size):
+    texts, langs, expected = many
+    assert texts_of(pipe(texts, src_lang=langs, batch_size=batch_size)) == expected
+
+
+@pytest.mark.parametrize(
+    "container", [np.asarray, torch.from_numpy, lambda vectors: vectors.astype(np.float64)]
+)
+def test_many_embeddings_keep_their_order(pipe, many, toy_trained, toy_tokenizer, container):
+    texts, langs, _ = many
+    vectors = encode(toy_trained, toy_tokenizer, texts, langs)
+    expected = translate(toy_trained, toy_tokenizer, vectors)
+    assert texts_of(pipe(container(vectors), batch_size=9)) == expected
+
+
+def test_one_embedding_gives_one_translation(pipe, many, toy_trained, toy_tokenizer):
+    texts, langs, expected = many
+    vectors = encode(toy_trained, toy_tokenizer, texts[:4], langs[:4])
+    assert texts_of(pipe(vectors[3])) == [expected[3]]
+
+
+def test_texts_may_name_their_language_themselves(pipe, many):
+    texts, langs, expected = many
+    rows = ({"text": text, "lang": lang} for text, lang in zip(texts, langs, strict=True))
+    assert texts_of(list(pipe(rows))) == expected
+
+
+def test_defaults_at_construction(toy_folders, by_library):
     pipe = pipeline(
         "sonar-translation",
         model=str(toy_folders["release"]),
         src_lang="fra_Latn",
         tgt_lang="fra_Latn",
     )
-    assert texts_of(pipe(TEXTS)) == want("fra_Latn", "fra_Latn")
-    assert texts_of(pipe(TEXTS, tgt_lang="eng_Latn")) == want("fra_Latn")
+    assert texts_of(pipe(TEXTS)) == by_library("fra_Latn", "fra_Latn")
+    assert texts_of(pipe(TEXTS, tgt_lang="eng_Latn")) == by_library("fra_Latn")
 
 
 def test_sampling_goes_through_generate(pipe):
     torch.manual_seed(0)
-    found = [
+    translations = [
         texts_of(pipe(TEXTS[0], src_lang="fra_Latn", do_sample=True, temperature=5.0))[0]
         for _ in range(4)
     ]
-    assert len(set(found)) > 1
+    assert len(set(translations)) > 1
 
 
 def test_lengths_of_generate(pipe, toy_tokenizer):
     """`max_length` counts the prompt; a generation config replaces the model's."""
     prompt = len(toy_tokenizer.decoder_prompt_ids("eng_Latn"))
-    want = texts_of(pipe(TEXTS, src_lang=LANGUAGES, max_new_tokens=3))
-    assert want != texts_of(pipe(TEXTS, src_lang=LANGUAGES))
-    assert texts_of(pipe(tuple(TEXTS), src_lang=LANGUAGES, max_length=prompt + 3)) == want
+    expected = texts_of(pipe(TEXTS, src_lang=LANGUAGES, max_new_tokens=3))
+    assert expected != texts_of(pipe(TEXTS, src_lang=LANGUAGES))
+    assert texts_of(pipe(tuple(TEXTS), src_lang=LANGUAGES, max_length=prompt + 3)) == expected
     config = copy.deepcopy(pipe.model.generation_config)
     config.max_new_tokens = 3
-    assert texts_of(pipe(TEXTS, src_lang=LANGUAGES, generation_config=config)) == want
+    assert texts_of(pipe(TEXTS, src_lang=LANGUAGES, generation_config=config)) == expected
 
 
 def test_nothing_is_translated_as_nothing(pipe, toy_trained, toy_tokenizer):
     texts = ["", TEXTS[0], " \u200b\ufeff \n"]
-    have = texts_of(pipe(texts, src_lang="fra_Latn"))
-    assert have == ["", texts_of(pipe(TEXTS[0], src_lang="fra_Latn"))[0], ""]
-    assert translate(toy_trained, toy_tokenizer, texts, "fra_Latn") == have
+    translations = texts_of(pipe(texts, src_lang="fra_Latn"))
+    assert translations == ["", texts_of(pipe(TEXTS[0], src_lang="fra_Latn"))[0], ""]
+    assert translate(toy_trained, toy_tokenizer, texts, "fra_Latn") == translations
     assert texts_of(pipe("")) == [""]
     assert pipe([]) == []
     assert pipe([], src_lang=[]) == []
@@ -154,11 +198,11 @@ def test_stage_one(toy, toy_tokenizer):
     pipe = pipeline("sonar-translation", model=model, tokenizer=toy_tokenizer, device="cpu")
     options = dict(max_new_tokens=6)
     for batch_size in (1, 3):
-        have = texts_of(pipe(TEXTS, src_lang=LANGUAGES, batch_size=batch_size, **options))
-        assert have == translate(model, toy_tokenizer, TEXTS, LANGUAGES, **options)
+        translations = texts_of(pipe(TEXTS, src_lang=LANGUAGES, batch_size=batch_size, **options))
+        assert translations == translate(model, toy_tokenizer, TEXTS, LANGUAGES, **options)
     assert translate(model, toy_tokenizer, [" ", *TEXTS], [None, *LANGUAGES], **options) == [
         "",
-        *have,
+        *translations,
     ]
     with pytest.raises(ValueError, match="its decoder reads tokens, not sentence embeddings"):
         pipe(np.ones((2, 32), np.float32))
@@ -172,8 +216,12 @@ def test_long_texts(pipe, toy_trained, toy_tokenizer, caplog):
     with pytest.raises(ValueError, match="longer than 64 tokens"):
         pipe(texts, src_lang="fra_Latn", on_long="error")
     for batch_size in (1, 2):
-        have = texts_of(pipe(texts, src_lang="fra_Latn", on_long="split", batch_size=batch_size))
-        assert have == translate(toy_trained, toy_tokenizer, texts, "fra_Latn", on_long="split")
+        translations = texts_of(
+            pipe(texts, src_lang="fra_Latn", on_long="split", batch_size=batch_size)
+        )
+        assert translations == translate(
+            toy_trained, toy_tokenizer, texts, "fra_Latn", on_long="split"
+        )
     assert pipe.tokenizer.on_long == "warn"
 
 

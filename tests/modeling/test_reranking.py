@@ -33,11 +33,11 @@ def by_hand(model, tokenizer, embeddings, weight: float) -> list[list[int]]:
     )
     options |= dict(output_scores=True, return_dict_in_generate=True)
     prompts = torch.tensor([prompt] * len(embeddings))
-    made = model.generate(sentence_embedding=embeddings, decoder_input_ids=prompts, **options)
+    generated = model.generate(sentence_embedding=embeddings, decoder_input_ids=prompts, **options)
     ends = model.config.decoder.eos_token_id
     rows = []
     # Each beam is embedded as text, and its cosine joins its score.
-    for number, ids in enumerate(made.sequences[:, len(prompt) :].tolist()):
+    for number, ids in enumerate(generated.sequences[:, len(prompt) :].tolist()):
         ids = ids[: ids.index(ends)] if ends in ids else ids
         text = tokenizer.decode(ids, skip_special_tokens=True).strip()
         with torch.no_grad():
@@ -47,9 +47,13 @@ def by_hand(model, tokenizer, embeddings, weight: float) -> list[list[int]]:
                 if text
                 else np.zeros(embeddings.shape[1])
             )
-        own = embeddings[number // BEAMS].numpy()
-        cosine = vector @ own / max(np.linalg.norm(vector) * np.linalg.norm(own), 1e-8)
-        rows.append((made.sequences_scores[number].item() + weight * cosine, -number, ids))
+        source_vector = embeddings[number // BEAMS].numpy()
+        cosine = (
+            vector
+            @ source_vector
+            / max(np.linalg.norm(vector) * np.linalg.norm(source_vector), 1e-8)
+        )
+        rows.append((generated.sequences_scores[number].item() + weight * cosine, -number, ids))
     # The best of each sentence's beams; of equal ones the first.
     return [max(rows[start : start + BEAMS])[2] for start in range(0, len(rows), BEAMS)]
 
@@ -57,12 +61,12 @@ def by_hand(model, tokenizer, embeddings, weight: float) -> list[list[int]]:
 @pytest.mark.parametrize("weight", [0.0, 0.5, 20.0])
 def test_the_beam_that_is_chosen(double, tokenizer, embeddings, weight):
     options = dict(num_beams=BEAMS, max_new_tokens=LENGTH)
-    have = decode_embeddings(
+    ids = decode_embeddings(
         double, tokenizer, embeddings, "fra_Latn", rerank_weight=weight, **options
     )
-    assert have == by_hand(double, tokenizer, embeddings, weight)
+    assert ids == by_hand(double, tokenizer, embeddings, weight)
     if weight == 20:
-        assert have != decode_embeddings(
+        assert ids != decode_embeddings(
             double, tokenizer, embeddings, "fra_Latn", rerank_weight=0, **options
         )
 
@@ -81,38 +85,70 @@ def test_beams_do_not_depend_on_the_default_dtype(double, tokenizer, embeddings)
     assert ids == expected
 
 
-def test_defaults_come_from_the_generation_config(model, tokenizer, batch, tmp_path):
-    """They survive saving; a call can ask for others; greedy decoding has nothing to rerank."""
+TO_FRENCH = (["Le chat dort.", "Die Katze", "carpet"], None, "fra_Latn")
+
+
+@pytest.fixture
+def with_defaults(model, tokenizer, tmp_path):
+    """(translations of TO_FRENCH with beams, and greedy; a checkpoint that has the beams as its
+    default; its tokenizer)"""
     model.save_release(tmp_path)
     tokenizer.save_pretrained(tmp_path)
-    folder = str(tmp_path)
-    plain, tokenizer = load_translator(folder, dtype="fp32")
-    texts = ["Le chat dort.", "Die Katze", "carpet"]
-    # What the library writes with and without beams.
-    greedy = translate(plain, tokenizer, texts, None, "fra_Latn", max_new_tokens=LENGTH)
-    asked = dict(num_beams=BEAMS, rerank_weight=20.0, max_new_tokens=LENGTH)
-    want = translate(plain, tokenizer, texts, None, "fra_Latn", **asked)
-    assert want != greedy
-
-    # The same settings in the configuration of the checkpoint.
-    set_generation(plain.generation_config, {"num_beams": BEAMS, "rerank_weight": 20.0})
+    plain, tokenizer = load_translator(str(tmp_path), dtype="fp32")
+    options = dict(num_beams=BEAMS, rerank_weight=20.0)
+    beams = translate(plain, tokenizer, *TO_FRENCH, max_new_tokens=LENGTH, **options)
+    greedy = translate(plain, tokenizer, *TO_FRENCH, max_new_tokens=LENGTH)
+    assert beams != greedy
+    set_generation(plain.generation_config, options)
     plain.save_release(tmp_path)
-    model, tokenizer = load_translator(folder, dtype="fp32")
+    return beams, greedy, *load_translator(str(tmp_path), dtype="fp32")
+
+
+def test_settings_are_saved_with_the_model(with_defaults):
+    _, _, model, _ = with_defaults
     assert isinstance(model, EchoForTranslation)
     assert model.generation_config.rerank_weight == 20
-    assert translate(model, tokenizer, texts, None, "fra_Latn", max_new_tokens=LENGTH) == want
-    assert (
-        translate(model, tokenizer, texts, None, "fra_Latn", num_beams=1, max_new_tokens=LENGTH)
-        == greedy
-    )
-    # The pipeline reads them, too, and a call changes them.
+
+
+def test_the_library_reads_the_settings_of_the_model(with_defaults):
+    beams, _, model, tokenizer = with_defaults
+    assert translate(model, tokenizer, *TO_FRENCH, max_new_tokens=LENGTH) == beams
+
+
+def test_a_call_may_ask_for_greedy_decoding(with_defaults):
+    """It has nothing to rerank."""
+    _, greedy, model, tokenizer = with_defaults
+    options = dict(num_beams=1, max_new_tokens=LENGTH)
+    assert translate(model, tokenizer, *TO_FRENCH, **options) == greedy
+
+
+@pytest.fixture
+def by_pipeline(with_defaults):
+    """by_pipeline(**options): the texts of TO_FRENCH, translated by the pipeline."""
+    _, _, model, tokenizer = with_defaults
+    texts, _, target = TO_FRENCH
     pipe = pipeline("sonar-translation", model=model, tokenizer=tokenizer)
-    made = pipe(texts, tgt_lang="fra_Latn", max_new_tokens=LENGTH)
-    assert [row["translation_text"] for row in made] == want
-    made = pipe(texts, tgt_lang="fra_Latn", num_beams=1, rerank_weight=5.0, max_new_tokens=LENGTH)
-    assert [row["translation_text"] for row in made] == greedy
+
+    def call(**options):
+        rows = pipe(texts, tgt_lang=target, max_new_tokens=LENGTH, **options)
+        return [row["translation_text"] for row in rows]
+
+    return call
+
+
+def test_the_pipeline_reads_the_settings_of_the_model(with_defaults, by_pipeline):
+    beams, _, _, _ = with_defaults
+    assert by_pipeline() == beams
+
+
+def test_a_call_of_the_pipeline_changes_the_settings(with_defaults, by_pipeline):
+    _, greedy, _, _ = with_defaults
+    assert by_pipeline(num_beams=1, rerank_weight=5.0) == greedy
+
+
+def test_sampling_cannot_be_reranked(by_pipeline):
     with pytest.raises(ValueError, match="rerank_weight belongs to an Echo decoder.*got do_sample"):
-        pipe(texts, tgt_lang="fra_Latn", rerank_weight=1.0, do_sample=True)
+        by_pipeline(rerank_weight=1.0, do_sample=True)
 
 
 def test_wrong_weights(model):

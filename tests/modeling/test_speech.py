@@ -92,8 +92,8 @@ def test_pooling_is_attention_over_real_frames(speech):
     for row in range(2):
         frames = output.last_hidden_state[row][mask[row]][None]
         pooled = model.pooler.layers(model.pooler.query, model.pooler.input(frames))[:, 0]
-        want = nn.functional.linear(pooled, model.projection.weight)[0]
-        torch.testing.assert_close(output.sentence_embedding[row], want, atol=1e-5, rtol=0)
+        expected = nn.functional.linear(pooled, model.projection.weight)[0]
+        torch.testing.assert_close(output.sentence_embedding[row], expected, atol=1e-5, rtol=0)
     assert output.pooler_output is output.sentence_embedding
 
 
@@ -101,7 +101,7 @@ def test_every_way_in(speech, tmp_path):
     from sentence_transformers import SentenceTransformer
 
     audio = noise(16000)
-    want = embed(speech, [audio])[0]
+    expected = embed(speech, [audio])[0]
     speech[0].save_pretrained(tmp_path)
     speech[1].save_pretrained(tmp_path)
     soundfile.write(tmp_path / "a.wav", audio, RATE, subtype="FLOAT")
@@ -111,11 +111,11 @@ def test_every_way_in(speech, tmp_path):
     )
     assert [type(part) for part in opened] == [EchoSpeechEncoder, EchoAudioFeatureExtractor]
     # The model in memory.
-    np.testing.assert_allclose(embed(opened, [audio])[0], want, atol=1e-6)
+    np.testing.assert_allclose(embed(opened, [audio])[0], expected, atol=1e-6)
     model = SentenceTransformer(str(tmp_path), device="cpu")
     assert model.get_embedding_dimension() == 24
     inputs = [str(tmp_path / "a.wav"), audio, {"array": audio, "sampling_rate": RATE}]
-    np.testing.assert_allclose(model.encode(inputs), np.stack([want] * 3), atol=1e-4)
+    np.testing.assert_allclose(model.encode(inputs), np.stack([expected] * 3), atol=1e-4)
     assert (tmp_path / "modeling_echo_speech.py").exists()
     assert (tmp_path / "feature_extraction_echo_speech.py").exists()
 

@@ -247,13 +247,13 @@ def test_long_texts_can_be_split(own, make_model, pooling):
 
     encoder = make_model(pooling=pooling).encoder
     with torch.no_grad():
-        have = encoder(**batch).sentence_embedding
+        vectors = encoder(**batch).sentence_embedding
         parts = encoder(batch["input_ids"], batch["attention_mask"]).sentence_embedding
         short = encoder(**own(["chat", "noir"], lang="fra_Latn", padding=True, return_tensors="pt"))
     weight = batch["attention_mask"].sum(1, keepdim=True)[rows == 1].float()
-    assert have.shape[0] == 4
-    torch.testing.assert_close(have[1], (parts[rows == 1] * weight).sum(0) / weight.sum())
-    torch.testing.assert_close(have[[0, 3]], short.sentence_embedding, atol=1e-5, rtol=0)
+    assert vectors.shape[0] == 4
+    torch.testing.assert_close(vectors[1], (parts[rows == 1] * weight).sum(0) / weight.sum())
+    torch.testing.assert_close(vectors[[0, 3]], short.sentence_embedding, atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize("on_long", ["warn", "error", "split"])
@@ -271,11 +271,11 @@ def test_no_room_for_text(own, on_long, length):
 
 def test_a_saved_tokenizer_is_the_same(tokenizer, tmp_path):
     tokenizer.save_pretrained(tmp_path)
-    want = tokenizer(TEXTS, lang=LANGUAGES).input_ids
+    expected = tokenizer(TEXTS, lang=LANGUAGES).input_ids
     awkward = ["</s> <SEP>", "", "French:<SEP>chat"]
     for again in (EchoTokenizer.from_pretrained(tmp_path), AutoTokenizer.from_pretrained(tmp_path)):
         assert isinstance(again, EchoTokenizer)
-        assert again(TEXTS, lang=LANGUAGES).input_ids == want
+        assert again(TEXTS, lang=LANGUAGES).input_ids == expected
         assert again(awkward).input_ids == tokenizer(awkward).input_ids
         assert again.decoder_prompt_ids("fra_Latn") == tokenizer.decoder_prompt_ids("fra_Latn")
         assert again.model_max_length == 128
@@ -288,8 +288,8 @@ def test_pair_ids_are_those_of_the_call(tokenizer):
     langs = ["fra_Latn", "deu_Latn", "fra_Latn", None, "deu_Latn", "jpn_Jpan"]
     prompts, bodies = tokenizer.with_prompts(texts, langs)
     assert len(set(prompts)) == 4
-    want = [tokenizer(text, lang=lang).input_ids for text, lang in zip(texts, langs)]
-    assert tokenizer.pair_ids(prompts, bodies) == want
+    expected = [tokenizer(text, lang=lang).input_ids for text, lang in zip(texts, langs)]
+    assert tokenizer.pair_ids(prompts, bodies) == expected
     assert tokenizer.pair_ids([], []) == []
 
 
@@ -305,14 +305,14 @@ def test_threads_share_a_tokenizer(own):
         lambda: own(texts, truncation=True, max_length=512).input_ids,
         lambda: own.decode(ids),
     ]
-    want = [call() for call in calls]
+    expected = [call() for call in calls]
     # Threads change as often as possible.
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
     try:
         with ThreadPoolExecutor(len(calls)) as pool:
             for _ in range(50):
-                assert [job.result() for job in [pool.submit(call) for call in calls]] == want
+                assert [job.result() for job in [pool.submit(call) for call in calls]] == expected
     finally:
         sys.setswitchinterval(before)
 
@@ -341,11 +341,12 @@ def test_any_fast_tokenizer_takes_languages_that_change_nothing(toy, tmp_path):
     plain = toy.plain_tokenizer()
     tokenizer = EchoTokenizer.around(plain)
     texts = ["the cat sleeps .", "a dog", ""]
-    want = plain(texts).input_ids
+    expected = plain(texts).input_ids
     # The plain tokenizer is the truth: a language changes nothing.
-    assert tokenizer(texts).input_ids == tokenizer(texts, lang="fra_Latn").input_ids == want
+    assert tokenizer(texts).input_ids == tokenizer(texts, lang="fra_Latn").input_ids == expected
     assert (
-        tokenizer.pair_ids(*tokenizer.with_prompts(texts, ["fra_Latn", None, "eng_Latn"])) == want
+        tokenizer.pair_ids(*tokenizer.with_prompts(texts, ["fra_Latn", None, "eng_Latn"]))
+        == expected
     )
     short = dict(truncation=True, max_length=4)
     assert tokenizer(texts, **short).input_ids == plain(texts, **short).input_ids
@@ -365,7 +366,7 @@ def test_any_fast_tokenizer_takes_languages_that_change_nothing(toy, tmp_path):
     tokenizer.save_pretrained(tmp_path)
     again = EchoTokenizer.from_pretrained(tmp_path)
     assert again.prompts == "none"
-    assert again(texts, lang="deu_Latn").input_ids == want
+    assert again(texts, lang="deu_Latn").input_ids == expected
 
 
 def test_a_tokenizer_without_special_tokens_around_a_text(toy):

@@ -57,8 +57,8 @@ np.savez(sys.argv[1], **found)
 def folders(make_model, tokenizer, tmp_path_factory) -> list[Path]:
     """A release, and a second version of it: other weights of encoder and decoder,
     and code that says so."""
-    made = [tmp_path_factory.mktemp("releases") / f"v{number}" for number in (1, 2)]
-    for folder in made:
+    releases = [tmp_path_factory.mktemp("releases") / f"v{number}" for number in (1, 2)]
+    for folder in releases:
         make_model().save_release(folder)
         tokenizer.save_pretrained(folder)
         run = {
@@ -68,24 +68,24 @@ def folders(make_model, tokenizer, tmp_path_factory) -> list[Path]:
         }
         (folder / "README.md").write_text(model_card(run, LANGUAGES))
     # The second version has other weights, and code that can be told from the first.
-    for file in made[1].rglob("*.safetensors"):
+    for file in releases[1].rglob("*.safetensors"):
         save_file(
             {name: weight * 1.5 for name, weight in load_file(file).items()}, file, {"format": "pt"}
         )
-    code = made[1] / "modeling_echo.py"
+    code = releases[1] / "modeling_echo.py"
     code.write_text(code.read_text() + "\nEchoEncoder.version_of_the_code = 2\n")
-    return made
+    return releases
 
 
 @pytest.fixture(scope="module")
 def hub(folders, hub_environment, toy, tmp_path_factory):
     def run(*command, say=None, **more) -> subprocess.CompletedProcess:
         command = [sys.executable, *map(str, command)]
-        done = subprocess.run(
+        process = subprocess.run(
             command, env=hub_environment | more, capture_output=True, text=True, input=say
         )
-        assert done.returncode == 0, done.stderr[-3000:]
-        return done
+        assert process.returncode == 0, process.stderr[-3000:]
+        return process
 
     data = tmp_path_factory.mktemp("pairs")
     (data / "data").mkdir()
@@ -102,11 +102,11 @@ def test_each_version_without_the_package(hub, folders, tmp_path):
     names = [f"{REPO}@v1.0.0", f"{REPO}@v2.0.0"]
     result = tmp_path / "result.pt"
     hub("-I", TESTS / "modeling" / "ways_in.py", result, *folders, *names)
-    found = torch.load(result)
+    results = torch.load(result)
     for folder, name in zip(map(str, folders), names, strict=True):
-        for way, want in found[folder].items():
-            assert torch.equal(found[name][way], want), (name, way)
-    assert not torch.equal(found[names[0]]["auto"], found[names[1]]["auto"])
+        for way, expected in results[folder].items():
+            assert torch.equal(results[name][way], expected), (name, way)
+    assert not torch.equal(results[names[0]]["auto"], results[names[1]]["auto"])
     # A copy that was saved again opens without the Hub: `ways_in` opened it, and its code is that
     # of its version.
     codes = [
@@ -118,22 +118,22 @@ def test_each_version_without_the_package(hub, folders, tmp_path):
 @pytest.mark.slow
 def test_a_version_by_its_name(hub, folders, toy, tmp_path):
     hub("-c", INSTALLED, tmp_path / "found.npz")
-    found = np.load(tmp_path / "found.npz")
+    results = np.load(tmp_path / "found.npz")
     for tag, folder in zip(("v1.0.0", "v2.0.0"), folders, strict=True):
-        want = any_encoder(str(folder), dtype="fp32")(["Le chat dort."], "fra_Latn")
-        np.testing.assert_allclose(found[tag], want, atol=1e-5)  # another number of threads
+        expected = any_encoder(str(folder), dtype="fp32")(["Le chat dort."], "fra_Latn")
+        np.testing.assert_allclose(results[tag], expected, atol=1e-5)  # another number of threads
         decoder = load_translator(folder, dtype="fp32")[0].decoder
         np.testing.assert_array_equal(
-            found[f"{tag} decoder"], decoder.lm_head.weight.detach().numpy()
+            results[f"{tag} decoder"], decoder.lm_head.weight.detach().numpy()
         )
-        assert found[f"{tag} rows"].tolist() == toy.dataset()["source"][:]
-    assert str(found["v1.0.0 print"]).startswith("commit:")
-    assert found["v1.0.0 print"] != found["v2.0.0 print"]
+        assert results[f"{tag} rows"].tolist() == toy.dataset()["source"][:]
+    assert str(results["v1.0.0 print"]).startswith("commit:")
+    assert results["v1.0.0 print"] != results["v2.0.0 print"]
     assert (
-        str(found["tester/versions@v9"])
+        str(results["tester/versions@v9"])
         == "tester/versions has no version v9; it has v1.0.0, v2.0.0"
     )
-    assert "tester/none@v1.0.0" in str(found["tester/none@v1.0.0"])
+    assert "tester/none@v1.0.0" in str(results["tester/none@v1.0.0"])
 
 
 OPERATE = """
@@ -170,19 +170,19 @@ print(json.dumps(found))
 def test_operations_read_versions(hub, folders, tmp_path):
     """The same weights as from the folders that were pushed;
     a finished step is known by the commits it read."""
-    done = json.loads(hub("-c", OPERATE, tmp_path).stdout.splitlines()[-1])
-    want = tmp_path / "want"
+    process = json.loads(hub("-c", OPERATE, tmp_path).stdout.splitlines()[-1])
+    expected = tmp_path / "want"
     # The same operations on the folders that were pushed.
     v1, v2 = folders
-    direct.average_checkpoints(v1, v2, want / "average", 0.5, part="encoder")
-    release_checkpoint(v2, want / "release", dtype="bf16")
-    direct.prune_checkpoint(v1, want / "prune", shape={"num_hidden_layers": 2}, decoder="drop")
-    direct.swap_checkpoint(v1, v2, want / "swap_tokenizer")
-    for place in sorted(want.iterdir()):
+    direct.average_checkpoints(v1, v2, expected / "average", 0.5, part="encoder")
+    release_checkpoint(v2, expected / "release", dtype="bf16")
+    direct.prune_checkpoint(v1, expected / "prune", shape={"num_hidden_layers": 2}, decoder="drop")
+    direct.swap_checkpoint(v1, v2, expected / "swap_tokenizer")
+    for place in sorted(expected.iterdir()):
         assert same(tmp_path / place.name, place), place
-        assert done[place.name][0] is True
+        assert process[place.name][0] is True
     # The lineage names both versions by their commits.
-    parents = done["average"][1]
+    parents = process["average"][1]
     assert [parents[role]["name"] for role in ("model", "other")] == [
         f"{REPO}@v1.0.0",
         f"{REPO}@v2.0.0",
@@ -191,8 +191,8 @@ def test_operations_read_versions(hub, folders, tmp_path):
     assert len(prints) == 2
     assert all(len(print) == len("commit:") + 40 for print in prints)
     # Another version is another step; the same one is not made twice.
-    assert "by average" not in done["other version"]
-    assert "other" in done["other version"]
+    assert "by average" not in process["other version"]
+    assert "other" in process["other version"]
 
 
 FOREIGN = """
@@ -218,8 +218,8 @@ for name in sys.argv[1:]:
 @pytest.mark.slow
 def test_code_that_runs_without_a_version_is_warned_of_once(hub):
     """transformers asks whether the code may run; the answer here is yes."""
-    done = hub("-c", FOREIGN, "tester/foreign", "tester/other", say="y\ny\n")
-    lines = [line for line in done.stderr.splitlines() if "without a version" in line]
+    process = hub("-c", FOREIGN, "tester/foreign", "tester/other", say="y\ny\n")
+    lines = [line for line in process.stderr.splitlines() if "without a version" in line]
     assert len(lines) == 1
     assert "code of tester/foreign ran" in lines[0]
     assert "tester/foreign@v1.0.0" in lines[0]

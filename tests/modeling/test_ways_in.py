@@ -29,10 +29,10 @@ def run(*command: str, cwd: Path, **environment: str) -> None:
         "CUDA_VISIBLE_DEVICES": "",
     }
     everything = kept | home | environment
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, *command], cwd=cwd, env=everything, capture_output=True, text=True
     )
-    assert done.returncode == 0, done.stderr[-4000:]
+    assert process.returncode == 0, process.stderr[-4000:]
 
 
 @pytest.fixture(scope="module")
@@ -139,10 +139,10 @@ def test_by_name_after_import_it_is_the_same(here, installed, name):
     """After `import hf_echo`, a Hub name loads without trust_remote_code,
     whichever class comes first."""
     results = installed[name]
-    want = here["training"]
-    assert results.keys() == want.keys()
-    for way in want:
-        same(results[way], want[way], (name, way))
+    expected = here["training"]
+    assert results.keys() == expected.keys()
+    for way in expected:
+        same(results[way], expected[way], (name, way))
 
 
 def test_sentence_transformer_prompts(folders):

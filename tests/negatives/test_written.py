@@ -127,13 +127,12 @@ def options(server):
 
 
 def test_only_english_targets_are_asked_for(run, table, options, tmp_path):
-    code, out, err = run(table, tmp_path / "out.jsonl", *options)
+    code, out, _ = run(table, tmp_path / "out.jsonl", *options)
 
     counts = json.loads(out)
     assert code == 0
     assert counts["answered"] == 1
     assert counts["not_asked"] == 1
-    assert "2/2" in err
     assert load_parallel(tmp_path / "out.jsonl")["hard_negatives"][1] == []
 
 

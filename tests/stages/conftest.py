@@ -54,8 +54,8 @@ def new_trainer(
 
 @pytest.fixture
 def make_trainer(toy, toy_tokenizer, toy_data, tmp_path):
-    """make_trainer(stage, model=, data=, tokenizer=, extra=,
-    **fields of its Config) on the toy world."""
+    """make_trainer(stage, model=, data=, tokenizer=, extra=, **fields of its Config) on the toy
+    world."""
 
     def make(stage, *, model=None, data=toy_data, tokenizer=toy_tokenizer, **fields):
         if model is None:

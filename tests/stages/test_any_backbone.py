@@ -59,13 +59,15 @@ ROWS = {
 
 def make_encoder(kind: str, tokenizer) -> EchoEncoder:
     torch.manual_seed(3)
-    own, pooled = BACKBONES[kind]
+    backbone_class, pooled = BACKBONES[kind]
     ids = {}
     for role in ("pad", "bos", "eos", "cls", "sep"):
         number = getattr(tokenizer, f"{role}_token_id")
         if number is not None:
             ids[f"{role}_token_id"] = number
-    backbone = AutoConfig.for_model(kind, vocab_size=len(tokenizer), **SHAPE, **own, **ids)
+    backbone = AutoConfig.for_model(
+        kind, vocab_size=len(tokenizer), **SHAPE, **backbone_class, **ids
+    )
     return EchoEncoder(EchoConfig(backbone=backbone, **pooled, **ids))
 
 

@@ -399,8 +399,8 @@ def test_what_a_run_saves_opens_as_a_sentence_transformer(request, place, start,
     indirect=True,
 )
 def test_the_losses_fall(make):
-    """The unmasking losses of 40 steps; seen at 0.69 to 0.70 (XLM-R:
-    0.59 to 0.60) of the start, over seeds."""
+    """The unmasking losses of 40 steps; seen at 0.69 to 0.70 (XLM-R: 0.59 to 0.60) of the start,
+    over seeds."""
     trainer = make(max_steps=40, learning_rate=5e-3, logging_steps=5, max_rows=32, warmup_steps=0.1)
 
     trainer.train()

@@ -64,44 +64,78 @@ def english_only(toy, toy_tokenizer):
     return toy.make_model(toy_tokenizer, decoder={"vocab_size": used}).eval(), toy_tokenizer, used
 
 
-def test_languages_that_it_cannot_name(english_only):
-    model, tokenizer, used = english_only
-    asks = (
-        rf"this decoder knows the first {used} tokens only and not the name of the target language"
-    )
-    other = next(lang for lang in LANGUAGE_NAMES if max(tokenizer.decoder_prompt_ids(lang)) >= used)
-    # One language's name is in the small vocabulary, the other's is not.
-    known, unknown = (tokenizer.decoder_prompt_ids(lang) for lang in ("eng_Latn", other))
-    assert max(known) < used <= max(unknown)
-    embedding = torch.randn(2, 32)
-    assert len(greedy_decode(model.decoder, embedding, known, max_new_tokens=3)) == 2
-    assert all(
-        isinstance(text, str)
-        for text in translate(model, tokenizer, embedding.numpy(), max_new_tokens=3)
-    )
-    # Neither decoder writes a language that it cannot name.
-    for call in (
-        lambda: greedy_decode(model.decoder, embedding, unknown),
-        lambda: translate(model, tokenizer, ["one cat"], "eng_Latn", other, num_beams=1),
-        lambda: translate(model, tokenizer, ["one cat"], "eng_Latn", other, num_beams=2),
-    ):
-        with pytest.raises(ValueError, match=asks):
-            call()
+@pytest.fixture
+def unnamed(english_only) -> str:
+    """A language whose name has tokens that the small vocabulary lacks."""
+    _, tokenizer, used = english_only
+    for lang in LANGUAGE_NAMES:
+        if max(tokenizer.decoder_prompt_ids(lang)) >= used:
+            return lang
+    raise AssertionError("the decoder can name every language")
 
 
-def test_languages_it_was_trained_to_write(english_only, tmp_path):
-    """Their names may all be in its vocabulary: then only the configuration knows."""
+def test_it_writes_the_language_that_it_can_name(english_only):
     model, tokenizer, _ = english_only
-    check_target_lang(model.decoder, "fra_Latn")  # not known: nothing is refused
+    embeddings = torch.randn(2, 32)
+    prompt = tokenizer.decoder_prompt_ids("eng_Latn")
+
+    rows = greedy_decode(model.decoder, embeddings, prompt, max_new_tokens=3)
+    texts = translate(model, tokenizer, embeddings.numpy(), max_new_tokens=3)
+
+    assert len(rows) == 2
+    assert [type(text) for text in texts] == [str, str]
+
+
+def test_a_prompt_that_it_cannot_read_is_refused(english_only, unnamed):
+    model, tokenizer, used = english_only
+    prompt = tokenizer.decoder_prompt_ids(unnamed)
+    message = f"this decoder knows the first {used} tokens only and not the name of the target"
+    with pytest.raises(ValueError, match=message):
+        greedy_decode(model.decoder, torch.randn(2, 32), prompt)
+
+
+@pytest.mark.parametrize("num_beams", [1, 2])
+def test_a_language_that_it_cannot_name_is_refused(english_only, unnamed, num_beams):
+    model, tokenizer, used = english_only
+    message = f"this decoder knows the first {used} tokens only and not the name of the target"
+    with pytest.raises(ValueError, match=message):
+        translate(model, tokenizer, ["one cat"], "eng_Latn", unnamed, num_beams=num_beams)
+
+
+def test_without_a_list_of_languages_nothing_is_refused(english_only):
+    model, _, _ = english_only
+    check_target_lang(model.decoder, "fra_Latn")
+
+
+@pytest.fixture
+def trained_to_write(english_only, tmp_path):
+    """(model that says which languages it writes, its tokenizer, its folder)
+
+    The names of others may all be in its vocabulary: then only the configuration knows.
+    """
+    model, tokenizer, _ = english_only
     model.decoder.config.languages = ["deu_Latn", "eng_Latn"]
-    check_target_lang(model.decoder, "eng_Latn")
     model.save_release(tmp_path)
     tokenizer.save_pretrained(tmp_path)
-    for call in (
-        lambda: translate(model, tokenizer, ["one cat"], "eng_Latn", "fra_Latn"),
-        lambda: pipeline("sonar-translation", model=str(tmp_path))("one cat", tgt_lang="fra_Latn"),
-    ):
-        with pytest.raises(
-            ValueError, match="was not trained to write 'fra_Latn'; it writes deu_Latn, eng_Latn"
-        ):
-            call()
+    return model, tokenizer, tmp_path
+
+
+NOT_WRITTEN = "was not trained to write 'fra_Latn'; it writes deu_Latn, eng_Latn"
+
+
+def test_a_language_that_it_was_trained_to_write_is_taken(trained_to_write):
+    model, _, _ = trained_to_write
+    check_target_lang(model.decoder, "eng_Latn")
+
+
+def test_the_library_refuses_another_language(trained_to_write):
+    model, tokenizer, _ = trained_to_write
+    with pytest.raises(ValueError, match=NOT_WRITTEN):
+        translate(model, tokenizer, ["one cat"], "eng_Latn", "fra_Latn")
+
+
+def test_the_pipeline_refuses_another_language(trained_to_write):
+    _, _, folder = trained_to_write
+    pipe = pipeline("sonar-translation", model=str(folder))
+    with pytest.raises(ValueError, match=NOT_WRITTEN):
+        pipe("one cat", tgt_lang="fra_Latn")

@@ -1,7 +1,5 @@
-"""Stage `speech`: a small encoder learns a toy spoken language, resumes exactly,
-and bad recipes are one line."""
+"""Stage `speech`: a small encoder learns a toy spoken language, resumes exactly, and bad recipes are one line."""
 
-import json
 import re
 
 import numpy as np
@@ -19,6 +17,7 @@ from hf_echo.steps.dry_run import dry_run
 from hf_echo.steps.recipe import find_recipes, read_values
 from hf_echo.steps.run import describe_journey
 from hf_echo.steps.training import train_recipe
+from hf_echo.utils.files import read_json
 
 from ..speech_toy import SHAPE, speech
 
@@ -46,114 +45,151 @@ def recipe(teacher, tmp_path, write_recipe):
             shape=SHAPE,
             teacher=str(teacher),
             train_data=str(tmp_path / "train.parquet"),
-        )
-        values |= dict(
             learning_rate=3e-3,
             warmup_steps=1,
             lr_scheduler_type="constant_with_warmup",
             max_steps=6,
+            save_steps=2,
+            eval_strategy="no",
+            max_seconds=10,
+            longest=5,
         )
-        values |= dict(save_steps=2, eval_strategy="no", max_seconds=10, longest=5)
         return write_recipe(name, **values | fields)
 
     return write
 
 
+def open_encoder(folder) -> EchoSpeechEncoder:
+    return load_speech_encoder(folder, dtype="fp32")[0]
+
+
+def mean_squared_distance(folder, teacher) -> float:
+    """Of dev speech from the teacher's vectors of its text, the mean over languages."""
+    rows = speech(40, seed=1000)
+    model, extractor = load_speech_encoder(folder, dtype="fp32")
+    vectors = encode_speech(model, extractor, rows["audio"])
+    texts = any_encoder(str(teacher), dtype="fp32")(list(rows["text"]), list(rows["lang"]))
+    distances = np.square(vectors - texts).sum(1)
+    langs = np.array(rows["lang"])
+    return np.mean([distances[langs == lang].mean() for lang in ("eng_Latn", "fra_Latn")])
+
+
 @pytest.mark.slow
 @pytest.mark.trains
 def test_speech_learns_the_space(recipe, teacher, tmp_path):
-    options = dict(
-        contrastive_weight=1.0, english_weight=0.5, max_steps=200, lr_scheduler_type="linear"
+    path = recipe(
+        "space",
+        contrastive_weight=1.0,
+        english_weight=0.5,
+        max_steps=200,
+        lr_scheduler_type="linear",
+        eval_strategy="steps",
+        eval_steps=100,
+        save_steps=100,
+        load_best_model_at_end=True,
+        dev_data={"toy": str(tmp_path / "dev.parquet")},
     )
-    options |= dict(
-        eval_strategy="steps", eval_steps=100, save_steps=100, load_best_model_at_end=True
-    )
-    path = recipe("space", **options, dev_data={"toy": str(tmp_path / "dev.parquet")})
     assert "problems" not in dry_run(path)
+
     results = train_recipe(path)
-    log = json.loads((tmp_path / "space" / "checkpoint-200" / "trainer_state.json").read_text())[
-        "log_history"
-    ]
-    measured = [row["eval_mse"] for row in log if "eval_mse" in row]
+
+    state = read_json(tmp_path / "space" / "checkpoint-200" / "trainer_state.json")
+    measured = [row["eval_mse"] for row in state["log_history"] if "eval_mse" in row]
     # The best checkpoint is saved. Which one it is depends on the processor: the contrast may raise
     # the last MSE.
     assert results["eval_mse"] == pytest.approx(min(measured), rel=1e-3)
     assert results["eval_xsim"] < 85  # four seeds: 35 to 62; chance is 95
-    # figures are those of the saved model
-    rows = speech(40, seed=1000)
-    model, extractor = load_speech_encoder(tmp_path / "space", dtype="fp32")
-    assert model.config.languages == ["eng_Latn", "fra_Latn"]
-    vectors = encode_speech(model, extractor, rows["audio"])
-    encode_text = any_encoder(str(teacher), dtype="fp32")
-    texts = np.stack([encode_text([row["text"]], row["lang"])[0] for row in rows])
-    distances = np.square(vectors - texts).sum(1)
-    langs = np.array(rows["lang"])
-    own = [distances[langs == lang].mean() for lang in ("eng_Latn", "fra_Latn")]
-    # the store keeps float16
-    assert results["eval_toy_mse"] == pytest.approx(np.mean(own), rel=0.02)
-    opened = (
-        AutoModel.from_pretrained(tmp_path / "space"),
-        AutoFeatureExtractor.from_pretrained(tmp_path / "space"),
-    )
-    assert type(opened[0]) is type(model)
-    assert opened[1].stride == 4
+    # Figures are those of the saved model, but for the float16 of the store.
+    distance = mean_squared_distance(tmp_path / "space", teacher)
+    assert results["eval_toy_mse"] == pytest.approx(distance, rel=0.02)
+    assert AutoFeatureExtractor.from_pretrained(tmp_path / "space").stride == 4
+    languages = AutoModel.from_pretrained(tmp_path / "space").config.languages
+    assert languages == ["eng_Latn", "fra_Latn"]
 
 
-LAYERS = dict(encoder_layers=2, encoder_attention_heads=2)
-FROZEN = {
-    "whisper": dict(d_model=32, encoder_ffn_dim=64, **LAYERS),
-    "seamless_m4t": {f"speech_{k}": v for k, v in LAYERS.items()}
-    | dict(hidden_size=32, speech_encoder_intermediate_size=64),
+CONFORMER = {
+    "model_type": "seamless_m4t",
+    "hidden_size": 32,
+    "speech_encoder_layers": 2,
+    "speech_encoder_attention_heads": 2,
+    "speech_encoder_intermediate_size": 64,
 }
+WHISPER = {
+    "model_type": "whisper",
+    "d_model": 32,
+    "encoder_layers": 2,
+    "encoder_attention_heads": 2,
+    "encoder_ffn_dim": 64,
+}
+SHAPES = {
+    "seamless_m4t": SHAPE | {"audio_config": CONFORMER},
+    "whisper": SHAPE | {"audio_config": WHISPER, "features": "whisper"},
+}
+del SHAPES["whisper"]["stride"]
+
+
+@pytest.fixture
+def changed_by_training(recipe, tmp_path):
+    """changed_by_training(kind, frozen layers) -> (all names, names of weights and statistics that two steps change)"""
+
+    def train(kind: str, frozen: int):
+        train_recipe(recipe("first", shape=SHAPES[kind], max_steps=1, save_steps=1))
+        start = dict(model_name_or_path=str(tmp_path / "first"), shape=None, frozen_layers=frozen)
+        train_recipe(recipe("second", **start, max_steps=2))
+        before = open_encoder(tmp_path / "first").state_dict()
+        after = open_encoder(tmp_path / "second").state_dict()
+        return set(before), {name for name in before if not torch.equal(before[name], after[name])}
+
+    return train
+
+
+def layers_of(names: set[str]) -> set[str]:
+    """Numbers of the layers of the audio model in names of weights."""
+    matches = [re.match(r"audio\..*?layers\.(\d)", name) for name in names]
+    return {match[1] for match in matches if match}
 
 
 @pytest.mark.trains
 @pytest.mark.parametrize(
-    "kind, frozen, layers",
+    ("kind", "frozen", "layers"),
     [
-        ("seamless_m4t", -1, ""),
-        ("seamless_m4t", 0, "01"),
-        ("seamless_m4t", 1, "1"),
-        ("whisper", 1, "1"),
+        ("seamless_m4t", -1, set()),
+        ("seamless_m4t", 0, {"0", "1"}),
+        ("seamless_m4t", 1, {"1"}),
+        ("whisper", 1, {"1"}),
     ],
 )
-def test_frozen_layers_keep_their_weights_and_the_statistics_of_batch_norm(
-    recipe, tmp_path, kind, frozen, layers
-):
-    shape = SHAPE | {"audio_config": {"model_type": kind} | FROZEN[kind]}
-    if kind == "whisper":
-        shape = {name: value for name, value in shape.items() if name != "stride"} | {
-            "features": "whisper"
-        }
-    train_recipe(recipe("first", shape=shape, max_steps=1, save_steps=1))
-    start = dict(model_name_or_path=str(tmp_path / "first"), shape=None, frozen_layers=frozen)
-    # What two steps change.
-    train_recipe(recipe("second", **start, max_steps=2))
-    before, after = (
-        load_speech_encoder(tmp_path / n, dtype="fp32")[0].state_dict() for n in ("first", "second")
-    )
-    changed = {name for name in before if not torch.equal(before[name], after[name])}
+def test_frozen_layers_keep_their_weights(changed_by_training, kind, frozen, layers):
+    """0 freezes nothing, a number the first layers with what is before them, -1 the whole audio model."""
+    _, changed = changed_by_training(kind, frozen)
     assert {"projection.weight", "pooler.query", "pooler.layers.layers.0.linear1.weight"} <= changed
-    of_layers = {
-        name: found[1] for name in changed if (found := re.match(r"audio\..*?layers\.(\d)", name))
-    }
-    # Layers that learn change with their statistics; frozen ones keep both.
-    assert {*of_layers.values()} == {*layers}
-    means = [name for name in before if name.endswith("running_mean")]
-    assert len(means) == (2 if kind == "seamless_m4t" else 0)
-    assert {of_layers[name] for name in means if name in changed} == ({*layers} if means else set())
-    assert any(name.startswith("audio.") for name in changed - {*of_layers}) == (frozen == 0)
+    assert layers_of(changed) == layers
+    before_the_layers = [n for n in changed if n.startswith("audio.") and not layers_of({n})]
+    assert bool(before_the_layers) == (frozen == 0)
+
+
+@pytest.mark.trains
+@pytest.mark.parametrize(("frozen", "layers"), [(-1, set()), (0, {"0", "1"}), (1, {"1"})])
+def test_frozen_layers_keep_the_statistics_of_batch_norm(changed_by_training, frozen, layers):
+    names, changed = changed_by_training("seamless_m4t", frozen)
+    means = {name for name in names if name.endswith("running_mean")}
+    assert layers_of(means) == {"0", "1"}
+    assert layers_of(means & changed) == layers
+
+
+def unit(rows: np.ndarray) -> np.ndarray:
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
 def test_contrastive_loss_with_candidates_of_the_training_data():
-    """In numpy: speech chooses among the texts of the batch and the drawn ones of other meaning;
-    texts among speech."""
+    """In numpy: speech chooses among the texts of the batch and the drawn ones of other meaning; texts among speech."""
     rng = np.random.default_rng(0)
     texts = rng.normal(size=(9, 4)).astype(np.float32)
-    speech_vectors = rng.normal(size=(3, 4)).astype(np.float32)
+    audio = rng.normal(size=(3, 4)).astype(np.float32)
     # Row 7 says in English what row 0 says, so it is never a negative of it.
+    meanings = np.array([*"abcdefga", "own 8"])
     rows = Dataset.from_dict(
-        {"text": [f"own {n}" for n in range(9)], "english": list("abcdefga") + [None]}
+        {"text": [f"own {number}" for number in range(9)], "english": [*"abcdefga", None]}
     )
     trainer = object.__new__(SpeechTrainer)
     trainer.args = SpeechConfig(
@@ -162,46 +198,45 @@ def test_contrastive_loss_with_candidates_of_the_training_data():
     trainer.teacher = (texts, texts)
     trainer.train_dataset = SpeechRows(rows, 16_000, np.zeros(9, np.int64))
     index = torch.arange(3)
-    inputs = {"index": index, "meaning": torch.from_numpy(trainer.train_dataset.meanings)[index]}
+    meaning = torch.from_numpy(trainer.train_dataset.meanings)[index]
+    inputs = {"index": index, "meaning": meaning}
     torch.manual_seed(1)
-    have = trainer.contrastive(
-        torch.from_numpy(speech_vectors), trainer.target(index), inputs
-    ).item()
-    # The same draw again.
+
+    loss = trainer.contrastive(torch.from_numpy(audio), trainer.target(index), inputs).item()
+
+    # The same draw again, and both directions as loops over the rows.
     torch.manual_seed(1)
     drawn = torch.randint(9, (50,)).numpy()
-    meanings = np.array(list("abcdefga") + ["own 8"])
-
-    def unit(rows):
-        return rows / np.linalg.norm(rows, axis=1, keepdims=True)
-
-    # Both directions as loops over the rows.
-    cosines = 3.0 * unit(speech_vectors) @ unit(texts).T
+    logits = 3.0 * unit(audio) @ unit(texts).T
     losses = []
     for row in range(3):
-        others = [c for c in drawn if meanings[c] != meanings[row]] + [
-            c for c in range(3) if c != row
-        ]
-        losses.append(np.log(np.exp(cosines[row, [row, *others]]).sum()) - cosines[row, row])
-        losses.append(np.log(np.exp(cosines[:, row]).sum()) - cosines[row, row])
-    assert len(others) < 52
-    assert have == pytest.approx(np.mean(losses), rel=1e-5)
+        of_other_meaning = drawn[meanings[drawn] != meanings[row]]
+        assert len(of_other_meaning) < 50
+        candidates = np.concatenate([logits[row, :3], logits[row, of_other_meaning]])
+        losses.append(np.log(np.exp(candidates).sum()) - logits[row, row])
+        losses.append(np.log(np.exp(logits[:, row]).sum()) - logits[row, row])
+    assert loss == pytest.approx(np.mean(losses), rel=1e-5)
 
 
 @pytest.mark.trains
 def test_a_killed_run_resumes_exactly(recipe, tmp_path, train_stopped):
     """With dropout: all that is drawn at random comes from the checkpoint."""
-    shape = SHAPE | {"pooler_dropout": 0.1}
-    options = dict(contrastive_weight=1.0, candidates=50, max_seconds=8, max_steps=14, save_steps=7)
-    train_recipe(recipe("whole", shape=shape, **options))
-    path = recipe("again", shape=shape, **options)
-    train_stopped(path, 9)
-    assert not (tmp_path / "again" / "model.safetensors").exists()
-    train_recipe(path)
-    whole, again = (
-        (tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "again")
+    options = dict(
+        shape=SHAPE | {"pooler_dropout": 0.1},
+        contrastive_weight=1.0,
+        candidates=50,
+        max_seconds=8,
+        max_steps=14,
+        save_steps=7,
     )
-    assert whole == again
+    train_recipe(recipe("whole", **options))
+    killed = recipe("killed", **options)
+    train_stopped(killed, 9)
+
+    train_recipe(killed)
+
+    whole = (tmp_path / "whole" / "model.safetensors").read_bytes()
+    assert (tmp_path / "killed" / "model.safetensors").read_bytes() == whole
 
 
 @pytest.mark.parametrize(
@@ -235,60 +270,65 @@ def test_bad_recipes_are_one_line(recipe, teacher, fields, message):
         train_recipe(recipe(**fields))
 
 
-@pytest.mark.parametrize("width", [32, 64])
-def test_a_new_projection_has_the_teachers_length(width):
-    shape = SHAPE | {"embedding_size": 16, "pooler_hidden_size": width}
+@pytest.fixture(params=[32, 64])
+def scaled(request):
+    """(encoder whose projection was scaled, the teacher's vectors)"""
     torch.manual_seed(0)
+    shape = SHAPE | {"embedding_size": 16, "pooler_hidden_size": request.param}
     model = EchoSpeechEncoder(new_config(shape)).eval()
-    teacher = np.random.default_rng(0).normal(size=(50, 16)) * 0.1
-    scale_projection(model, teacher)
+    vectors = np.random.default_rng(0).normal(size=(50, 16)) * 0.1
+    scale_projection(model, vectors)
+    return model, vectors
+
+
+def test_a_new_projection_has_the_teachers_length(scaled):
+    model, vectors = scaled
     with torch.no_grad():
-        have = (
-            model(input_features=torch.randn(20, 30, 80))
-            .sentence_embedding.norm(dim=1)
-            .mean()
-            .item()
-        )
-    want = np.linalg.norm(teacher, axis=1).mean()
-    assert have == pytest.approx(want, rel=0.4)  # without it 4, ten times as long
-    trained = model.projection.weight.clone()
-    scale_projection(model, 9 * teacher)
-    assert torch.equal(model.projection.weight, trained)
+        embeddings = model(input_features=torch.randn(20, 30, 80)).sentence_embedding
+    length = np.linalg.norm(vectors, axis=1).mean()
+    # without it 4, ten times as long
+    assert embeddings.norm(dim=1).mean().item() == pytest.approx(length, rel=0.4)
 
 
-def test_recipes_of_the_package_are_described(monkeypatch, tmp_path):
-    """13.3 hours a step on the paper's 128 devices."""
-    monkeypatch.chdir(tmp_path)
-    large = find_recipes("speech-large")
-    report = dry_run(large[0], journey=large)
+def test_a_projection_is_scaled_once(scaled):
+    model, vectors = scaled
+    weight = model.projection.weight.clone()
+    scale_projection(model, 9 * vectors)
+    assert torch.equal(model.projection.weight, weight)
+
+
+def test_a_dry_run_counts_the_large_audio_model():
+    report = dry_run(find_recipes("speech-large")[0])
     assert report["parameters"]["audio"] == pytest.approx(3.05e9, rel=0.03)
+
+
+def test_a_step_has_the_hours_that_os_5_prints():
+    """13.3 hours on 128 devices."""
+    report = dry_run(find_recipes("speech-large")[0])
     assert report["batches"]["hours per step"] * 128 == pytest.approx(13.3, abs=0.01)
 
 
 def test_steps_of_the_speech_journey_follow_each_other(monkeypatch, tmp_path):
-    """A machine may lack the speech engines; every other input is made by an earlier step or comes
-    from the Hub."""
+    """A machine may lack the speech engines; every other input is made by an earlier step or comes from the Hub."""
     monkeypatch.chdir(tmp_path)
-
-    reports = list(describe_journey(find_recipes("echo-nano-speech")))
-
-    problems = [problem for report in reports for problem in report.get("problems", [])]
     engines = ("kokoro", "espeak-ng", "flite")
-    others = [problem for problem in problems if not problem.startswith(engines)]
-    assert not others
+    for report in describe_journey(find_recipes("echo-nano-speech")):
+        for problem in report.get("problems", []):
+            assert problem.startswith(engines)
 
 
 def test_layers_that_fsdp_wraps_are_in_the_large_model():
     """accelerate refuses a class that the model has not; these hold nearly all of the weights."""
     (path,) = find_recipes("speech-large")
-    names = re.search(r"cls_to_wrap (\S+)", path.read_text(encoding="utf-8"))[1].split(",")
+    (names,) = re.findall(r"cls_to_wrap (\S+)", path.read_text(encoding="utf-8"))
+    names = set(names.split(","))
     with torch.device("meta"):
         model = EchoSpeechEncoder(new_config(read_values(path)["shape"]))
-    wrapped = {name: [m for m in model.modules() if type(m).__name__ == name] for name in names}
-    assert all(wrapped.values())
-    assert set(names) <= set(model._no_split_modules)
-    sizes = [p.numel() for modules in wrapped.values() for m in modules for p in m.parameters()]
-    assert sum(sizes) > 0.95 * sum(p.numel() for p in model.parameters())
+    wrapped = [module for module in model.modules() if type(module).__name__ in names]
+    assert {type(module).__name__ for module in wrapped} == names
+    assert names <= set(model._no_split_modules)
+    count = sum(weight.numel() for module in wrapped for weight in module.parameters())
+    assert count > 0.95 * model.num_parameters()
 
 
 def test_voices_kept_for_measuring_are_refused(recipe, tmp_path):
@@ -297,7 +337,6 @@ def test_voices_kept_for_measuring_are_refused(recipe, tmp_path):
     rows = rows.remove_columns("source").add_column("source", ["espeak-ng"] * 20)
     rows = rows.add_column("speaker", ["en-us+f2"] * 7 + ["en-us+f5"] * 13)
     rows.to_parquet(tmp_path / "kept.parquet")
-    with pytest.raises(
-        ValueError, match="kept.parquet, row 8: espeak-ng voice f5 is kept for measuring"
-    ):
+    message = "kept.parquet, row 8: espeak-ng voice f5 is kept for measuring"
+    with pytest.raises(ValueError, match=message):
         train_recipe(recipe(train_data=str(tmp_path / "kept.parquet")))

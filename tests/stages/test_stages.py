@@ -268,8 +268,8 @@ def test_mse_beside_or_instead_of_contrastive(make_trainer):
 
 @pytest.fixture
 def with_negatives(make_trainer):
-    """with_negatives(**fields) -> (trainer of stage 3, batch, embeddings,
-    hard negatives of each row)"""
+    """with_negatives(**fields) ->
+    (trainer of stage 3, batch, embeddings, hard negatives of each row)"""
 
     def make(**fields):
         trainer = make_trainer("hard_negatives", max_negatives=2, **fields)

@@ -80,7 +80,7 @@ def build(run: str, toy, world: int, output_dir, **changes):
     if run in ("distillation", "extension", "token"):
         rng = np.random.default_rng(0)
         extra["teacher"] = [rng.normal(size=(len(data), 32)).astype(np.float32) for _ in range(2)]
-    made = trainer(
+    trained = trainer(
         toy.make_model(tokenizer),
         args,
         train_dataset=data,
@@ -89,8 +89,8 @@ def build(run: str, toy, world: int, output_dir, **changes):
         **extra,
     )
     if stage == "contrastive":
-        made.bucket_multiple = EVERY_LENGTH
-    return made
+        trained.bucket_multiple = EVERY_LENGTH
+    return trained
 
 
 def build_speech(world: int, options: dict):
@@ -133,11 +133,11 @@ def build_spectrum(run: str, toy, tokenizer, world: int, options: dict):
     data = TokenizedDocuments(rows, tokenizer, max_sentences=8, max_length=64)
     vectors = embeddings(data.sentences + 1).numpy()
     options |= {"max_tokens": 10**6, "max_rows": GLOBAL_ROWS // world, "learning_rate": 0.05}
-    given = dict(train_dataset=data, tokenizer=tokenizer, embeddings=(vectors,))
+    parts = dict(train_dataset=data, tokenizer=tokenizer, embeddings=(vectors,))
     if run == "spectrum_tower":
-        return TowerTrainer(make_tower(), TowerConfig(**options), **given)
+        return TowerTrainer(make_tower(), TowerConfig(**options), **parts)
     model = make_spectrum(decoder={"vocab_size": len(tokenizer)})
-    return SentencesTrainer(model, SentencesConfig(**options), **given)
+    return SentencesTrainer(model, SentencesConfig(**options), **parts)
 
 
 def build_encoder_alone(run: str, toy, tokenizer, data, dev_sets, rows: int, options: dict):
@@ -150,16 +150,16 @@ def build_encoder_alone(run: str, toy, tokenizer, data, dev_sets, rows: int, opt
     }
     torch.manual_seed(3)
     model = toy.make_model(tokenizer)
-    given = dict(train_dataset=data, tokenizer=tokenizer, dev_sets=dev_sets)
+    parts = dict(train_dataset=data, tokenizer=tokenizer, dev_sets=dev_sets)
     if run == "mexma":
         head = dict(head_layers=1, head_heads=4, head_ffn=32, head_dropout=0.0)
         args = mexma.MexmaConfig(koleo_weight=0.0, alignment="contrastive", **head, **options)
-        trainer = mexma.MexmaTrainer(model, args, **given)
+        trainer = mexma.MexmaTrainer(model, args, **parts)
     else:
         args = emma_x.EmmaXConfig(
             mixture_learning_rate=0.01, contrastive_steps=1, momentum=0.9, **options
         )
-        trainer = emma_x.EmmaXTrainer(model, args, **given)
+        trainer = emma_x.EmmaXTrainer(model, args, **parts)
         trainer.model.mixture_mean.data.normal_(std=0.05)  # otherwise near vectors all have rank 1
         trainer.model.mixture_log_sigma.data.normal_(-2, 0.05)
     return trainer

@@ -129,10 +129,10 @@ def test_the_next_stage_starts_from_a_merged_adapter(adapter_recipe, recipe, cau
     start = dict(model_name_or_path=str(tmp_path / "adapted"), shape={}, dev_data={})
     trainer = caught(recipe("next", "contrastive", **start))
     adapted = AutoModel.from_pretrained(tmp_path / "adapted", dtype=torch.float32)
-    have = embeddings(trainer.model.encoder, tmp_path / "adapted")
+    vectors = embeddings(trainer.model.encoder, tmp_path / "adapted")
     # The adapter on its base, before it was merged.
     torch.testing.assert_close(
-        have, embeddings(adapted, tmp_path / "adapted"), atol=1e-5, rtol=1e-4
+        vectors, embeddings(adapted, tmp_path / "adapted"), atol=1e-5, rtol=1e-4
     )
 
 

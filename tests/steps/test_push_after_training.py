@@ -38,8 +38,8 @@ def test_a_finished_run_is_pushed(recipe, place, hub_environment, afterwards):
         f"tester/seq2seq-{int(afterwards)}",
     ]
     command = [sys.executable, "-c", TRAIN, *words]
-    done = subprocess.run(command, env=hub_environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-3000:]
+    process = subprocess.run(command, env=hub_environment, capture_output=True, text=True)
+    assert process.returncode == 0, process.stderr[-3000:]
     # Equal but for what a push adds or leaves out.
     pulled = files(place / "pulled")
     ours = files(place / "a")

@@ -67,8 +67,8 @@ def other(toy, toy_tokenizer, tmp_path):
 
 
 def test_shape_of_the_decoder(toy_tokenizer):
-    own = {"decoder_layers": 1, "decoder_vocab_size": 300}
-    config = new_config(SHAPE | own, toy_tokenizer)
+    fields_of_decoder = {"decoder_layers": 1, "decoder_vocab_size": 300}
+    config = new_config(SHAPE | fields_of_decoder, toy_tokenizer)
     # The encoder is that of the shape; the decoder differs where the recipe says so.
     assert (config.num_hidden_layers, config.intermediate_size, config.vocab_size) == (2, 64, 400)
     decoder = config.decoder
@@ -91,8 +91,8 @@ def test_shape_of_the_decoder(toy_tokenizer):
 @pytest.mark.parametrize("kind", ["training", "release"])
 @pytest.mark.parametrize("start", ["checkpoint", "shape"])
 def test_another_decoder(toy, other, toy_tokenizer, tmp_path, kind, start):
-    own = toy.make_model(toy_tokenizer, seed=3, num_hidden_layers=2)
-    own.save_pretrained(tmp_path)
+    fields_of_decoder = toy.make_model(toy_tokenizer, seed=3, num_hidden_layers=2)
+    fields_of_decoder.save_pretrained(tmp_path)
     arguments = (
         dict(model_name_or_path=str(tmp_path)) if start == "checkpoint" else dict(shape=SHAPE)
     )

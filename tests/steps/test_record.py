@@ -42,9 +42,9 @@ def test_a_run_records_what_its_recipe_says(recipe, place, monkeypatch):
 
 def test_what_a_stage_declares_makes_another_run():
     every = {name for stage in STAGES for name in fields_of(stage_named(stage).config)}
-    own = every - set(fields_of(TrainingArguments))
-    assert "logit_scale" in own
-    assert not [name for name in own if name.startswith(FREE + LENGTH)]
+    fields_of_ours = every - set(fields_of(TrainingArguments))
+    assert "logit_scale" in fields_of_ours
+    assert not [name for name in fields_of_ours if name.startswith(FREE + LENGTH)]
 
 
 @pytest.mark.trains

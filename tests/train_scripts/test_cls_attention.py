@@ -159,9 +159,9 @@ def test_an_eos_that_takes_nearly_all_attention_hides_uniform_words():
             weights[..., -1] = 1 - 5 * 0.001
             return type("Output", (), {"attentions": (weights,)})
 
-    found = cls_attention_entropy(Dump(), [batch(6)], words)
-    assert found["entropy"] < 0.05
-    assert found["entropy_of_words"] == pytest.approx(np.log(4), rel=1e-6)
+    entropy = cls_attention_entropy(Dump(), [batch(6)], words)
+    assert entropy["entropy"] < 0.05
+    assert entropy["entropy_of_words"] == pytest.approx(np.log(4), rel=1e-6)
 
 
 @pytest.mark.parametrize("side", ["left", "right"])

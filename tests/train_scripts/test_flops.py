@@ -43,8 +43,8 @@ def test_encoder_is_what_torch_counts(tokens, pooling):
     config = EchoConfig(**SIZES, embedding_size=40, pooling=pooling)
     model = EchoEncoder(config).eval()
     batch = torch.ones(2, tokens, dtype=torch.long)
-    want = counted(lambda: model(batch, attention_mask=torch.ones_like(batch)))
-    assert 2 * flops.encoder_flops(Stack.of(config), tokens) == want
+    expected = counted(lambda: model(batch, attention_mask=torch.ones_like(batch)))
+    assert 2 * flops.encoder_flops(Stack.of(config), tokens) == expected
 
 
 def generate(model, prompt: int, output: int, ids: str = "decoder_input_ids", **memory) -> None:

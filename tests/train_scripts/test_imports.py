@@ -12,13 +12,13 @@ SCRIPTS = sorted([*(ROOT / "benchmarks").glob("*.py"), *(ROOT / "train_scripts")
 
 def missing(source: str) -> list[str]:
     """Modules and names of hf_echo that a script imports and that do not exist."""
-    found = []
+    names = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "hf_echo":
-            found += [f"{node.module}.{name.name}" for name in node.names]
+            names += [f"{node.module}.{name.name}" for name in node.names]
         elif isinstance(node, ast.Import):
-            found += [name.name for name in node.names if name.name.split(".")[0] == "hf_echo"]
-    return [name for name in found if not exists(name)]
+            names += [name.name for name in node.names if name.name.split(".")[0] == "hf_echo"]
+    return [name for name in names if not exists(name)]
 
 
 def exists(name: str) -> bool:

@@ -285,14 +285,14 @@ def consistent(described):
     keep = []
     for row in described:
         query = unit(row["target"])
-        own = query @ unit(row["source"])
+        to_source = query @ unit(row["source"])
         others = [
             other["source"]
             for other in described
             if other["source_lang"] == row["source_lang"]
             and other["source"].split() != row["source"].split()
         ]
-        keep.append(all(own >= query @ unit(other) for other in others))
+        keep.append(all(to_source >= query @ unit(other) for other in others))
     assert not any(keep[0:60:6])
     return keep
 

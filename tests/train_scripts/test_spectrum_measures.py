@@ -61,9 +61,9 @@ def test_right_predictions_find_every_sentence():
 
 
 def test_wrong_predictions_find_none():
-    found = retrieved(np.stack([A, C, D, D]))
-    assert found["prediction"] == 0
-    assert found["questions"] == 2
+    table = retrieved(np.stack([A, C, D, D]))
+    assert table["prediction"] == 0
+    assert table["questions"] == 2
 
 
 def test_chance_is_one_of_the_other_sentences():
@@ -72,8 +72,8 @@ def test_chance_is_one_of_the_other_sentences():
 
 
 def test_equal_scores_share_the_point():
-    found = retrieved(np.zeros((4, 4)))
-    assert found["prediction"] == pytest.approx(found["chance"])
+    table = retrieved(np.zeros((4, 4)))
+    assert table["prediction"] == pytest.approx(table["chance"])
 
 
 def test_a_sentence_that_was_read_misleads():

@@ -387,9 +387,12 @@ def test_a_file_gives_what_its_folder_gives(fast_tokenizer, tmp_path):
 def test_a_gpt2_tokenizer_is_saved_with_the_new_pattern(tmp_path):
     tokens = [*sorted(pre_tokenizers.ByteLevel.alphabet()), "<|endoftext|>"]
     old = GPT2Tokenizer(vocab={token: number for number, token in enumerate(tokens)}, merges=[])
+
     extended = extend_tokenizer(old, counted(HINDI), 30, pattern="echo", progress=False)
+
     extended.save_pretrained(tmp_path)
     loaded = AutoTokenizer.from_pretrained(tmp_path)
+    # The saved tokenizer cuts words by the new pattern, and gives the text back.
     assert word_regex(loaded) == ECHO_PATTERN
     assert loaded.eos_token == "<|endoftext|>"
     assert loaded(HINDI).input_ids == extended(HINDI).input_ids

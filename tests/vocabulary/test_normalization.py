@@ -62,14 +62,14 @@ def test_noise_gives_the_tokens_of_clean_text(kind, packaged):
 def test_clean_text_keeps_its_tokens(packaged):
     content = json.loads(packaged.backend_tokenizer.to_str())
     layers = content["normalizer"]["normalizers"]
-    own = json.loads(clean_text().__getstate__())["normalizers"]
+    ours = json.loads(clean_text().__getstate__())["normalizers"]
     assert layers[0] == {"type": "NFC"}
-    assert layers[1 : 1 + len(own)] == own
-    content["normalizer"]["normalizers"] = [layers[0], *layers[1 + len(own) :]]
+    assert layers[1 : 1 + len(ours)] == ours
+    content["normalizer"]["normalizers"] = [layers[0], *layers[1 + len(ours) :]]
     before = Tokenizer.from_str(json.dumps(content))
     texts = [*CLEAN, "def f(x):\n    return x + 1"]
-    want = [encoding.ids for encoding in before.encode_batch(texts, add_special_tokens=False)]
-    assert packaged.text_ids(texts) == want
+    expected = [encoding.ids for encoding in before.encode_batch(texts, add_special_tokens=False)]
+    assert packaged.text_ids(texts) == expected
 
 
 def test_replacements_are_those_of_unicode():
@@ -186,13 +186,13 @@ def test_new_tokenizers_read_noisy_text(tmp_path, stock):
 def test_put_in_front_of_any_normalizer_once():
     backend = Tokenizer(models.WordLevel({"fin": 0, "?": 1}, unk_token="?"))
     backend.pre_tokenizer = pre_tokenizers.Whitespace()
-    for own in (
+    for ours in (
         None,
         normalizers.Lowercase(),
         normalizers.Sequence([normalizers.NFC(), normalizers.Lowercase()]),
     ):
-        if own is not None:
-            backend.normalizer = own
+        if ours is not None:
+            backend.normalizer = ours
         put_in_front(backend)
         once = backend.to_str()
         put_in_front(backend)

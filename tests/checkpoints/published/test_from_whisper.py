@@ -112,12 +112,12 @@ def test_frames_are_those_of_transformers(tmp_path, whisper, kind):
     )
     inputs = extractor(noise(0.9), return_tensors="pt")
     torch.testing.assert_close(inputs["input_features"][0].T, whole["input_features"][0])
-    want = whisper.encoder(whole["input_features"]).last_hidden_state
+    expected = whisper.encoder(whole["input_features"]).last_hidden_state
     tolerance = 1e-2 if kind == "float16" else 1e-5
     torch.testing.assert_close(
-        model(**inputs).last_hidden_state, want, atol=tolerance, rtol=tolerance
+        model(**inputs).last_hidden_state, expected, atol=tolerance, rtol=tolerance
     )
-    assert want.std() > 0.1
+    assert expected.std() > 0.1
     assert "license: mit" in (tmp_path / "out" / "README.md").read_text()
 
 

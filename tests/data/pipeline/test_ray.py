@@ -68,7 +68,9 @@ def recipe(tmp_path):
 def test_two_nodes_give_the_same_bytes(cluster, recipe, tmp_path):
     assert sum(node["Alive"] for node in ray.nodes()) == 2
     outs = {"local": LocalExecutor(False), "ray": cluster}
-    done = {name: run(recipe, tmp_path / name, executor=ex, block=300) for name, ex in outs.items()}
+    outcomes = {
+        name: run(recipe, tmp_path / name, executor=ex, block=300) for name, ex in outs.items()
+    }
     files = {
         name: {p.name: p.read_bytes() for p in Path(tmp_path, name, "data").glob("*")}
         for name in outs
@@ -77,8 +79,8 @@ def test_two_nodes_give_the_same_bytes(cluster, recipe, tmp_path):
     assert len(files["local"]) == 3
     assert files["local"] == files["ray"]
     # Each step drops some rows.
-    assert done["local"].rows == 700
-    kept = [step["kept"] for step in done["ray"].steps]
+    assert outcomes["local"].rows == 700
+    kept = [step["kept"] for step in outcomes["ray"].steps]
     assert kept[-1] == 700
     assert kept[0] == 3000 > kept[2] > kept[4] > kept[5]
     for name in ("counts.json", "stats.json", "fitted.json"):

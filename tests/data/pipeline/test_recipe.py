@@ -201,12 +201,14 @@ def test_negatives_by_rule_fill_empty_rows_of_english():
     negatives = pa.array([[], None, ["mine"]], pa.list_(pa.string()))
     table = table.append_column("hard_negatives", negatives)
 
-    english, german, own = RuleNegatives(max_negatives=2).add(table)["hard_negatives"].to_pylist()
+    english, german, of_pair = (
+        RuleNegatives(max_negatives=2).add(table)["hard_negatives"].to_pylist()
+    )
 
     assert len(english) == 2
     assert targets[0] not in english
     assert german == []
-    assert own == ["mine"]
+    assert of_pair == ["mine"]
 
 
 def test_another_checkpoint_in_the_same_folder_is_another_step(tmp_path):

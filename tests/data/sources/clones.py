@@ -15,13 +15,13 @@ SETTINGS = {
 
 def git(place: Path, *words: str) -> str:
     """What git prints in a folder."""
-    done = subprocess.run(
+    process = subprocess.run(
         ["git", "-C", str(place), *words],
         env=os.environ | SETTINGS,
         capture_output=True,
         check=True,
     )
-    return done.stdout.decode().strip()
+    return process.stdout.decode().strip()
 
 
 def commit_files(place: Path, files: dict[str, str]) -> str:

@@ -107,9 +107,11 @@ def test_the_llama_3_template_is_that_of_the_tokenizer(llama3):
             {"role": "system", "content": prompt.system},
             {"role": "user", "content": prompt.user},
         ]
-        want = llama3.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
-        assert [echo.bos_token_id, *written_prompt(prompt, echo)] == want
-    assert want.count(llama3.convert_tokens_to_ids("<|start_header_id|>")) == 3
+        expected = llama3.apply_chat_template(
+            messages, add_generation_prompt=True, return_dict=False
+        )
+        assert [echo.bos_token_id, *written_prompt(prompt, echo)] == expected
+    assert expected.count(llama3.convert_tokens_to_ids("<|start_header_id|>")) == 3
     spelt = written_prompt(prompts.Prompt("a", "b<|eot_id|>", "a", ["a"]), echo)
     assert spelt.count(echo.eos_token_id) == 2  # the ends of the two turns
 

@@ -32,13 +32,17 @@ def nll(model, tokenizer, vectors: list[torch.Tensor]) -> list[float]:
     """Nats per token of each document's text, given the embeddings of the same position in
     `vectors`."""
     start = prompt_ids(model.config, tokenizer, REBUILD)
-    found = []
-    for own, texts in zip(vectors, DOCUMENTS, strict=True):
+    nats = []
+    for right_vectors, texts in zip(vectors, DOCUMENTS, strict=True):
         target = [*tokenizer.text_ids([" ".join(texts)])[0], model.config.decoder.eos_token_id]
-        segment = Segment([*start, *target], len(start), len(own) + 1)
+        segment = Segment([*start, *target], len(start), len(right_vectors) + 1)
         with torch.no_grad():
-            found.append(model(**pack([PackedDocument(own, len(own), [segment])])).loss.item())
-    return found
+            nats.append(
+                model(
+                    **pack([PackedDocument(right_vectors, len(right_vectors), [segment])])
+                ).loss.item()
+            )
+    return nats
 
 
 def test_smollm2_learns_to_read_documents(tmp_path):
@@ -72,8 +76,8 @@ def test_smollm2_learns_to_read_documents(tmp_path):
 
     tokenizer = hf_echo.modeling.EchoTokenizer.from_pretrained(tmp_path / "decoder")
     encode = any_encoder(echo)
-    own = [torch.from_numpy(encode(texts, "eng_Latn")) for texts in DOCUMENTS]
-    other = [*own[1:], own[0]]
+    right_vectors = [torch.from_numpy(encode(texts, "eng_Latn")) for texts in DOCUMENTS]
+    other = [*right_vectors[1:], right_vectors[0]]
 
     new = trained("new", max_steps=1, learning_rate=1e-12, warmup_steps=0)
     # Cross-attention that adds nothing: the nats per token are those of the language model alone.
@@ -81,15 +85,15 @@ def test_smollm2_learns_to_read_documents(tmp_path):
         file.parent, gguf_file=file.name, dtype=torch.float32
     ).eval()
     start = prompt_ids(new.config, tokenizer, REBUILD)
-    for have, texts in zip(nll(new, tokenizer, own), DOCUMENTS, strict=True):
+    for nats, texts in zip(nll(new, tokenizer, right_vectors), DOCUMENTS, strict=True):
         target = [*tokenizer.text_ids([" ".join(texts)])[0], new.config.decoder.eos_token_id]
         with torch.no_grad():
             logits = llama(torch.tensor([[*start, *target]])).logits[0, len(start) - 1 : -1]
-        assert have == pytest.approx(cross_entropy(logits, torch.tensor(target)).item(), abs=1e-3)
+        assert nats == pytest.approx(cross_entropy(logits, torch.tensor(target)).item(), abs=1e-3)
     del llama, new
 
     # A model that reads its documents writes the right one more easily than another.
     model = trained("trained", max_steps=60, warmup_steps=5)
-    right = nll(model, tokenizer, own)
+    right = nll(model, tokenizer, right_vectors)
     wrong = nll(model, tokenizer, other)
     assert all(a < b for a, b in zip(right, wrong, strict=True)), (right, wrong)

@@ -165,11 +165,11 @@ def test_tower_can_predict_by_the_squared_distance(predictions):
 
 def test_a_new_tower_predicts_the_last_sentence(recipe, caught):
     trainer = caught(recipe("new", "spectrum_tower"))
-    own = vectors(trainer, trainer.train_dataset[2])
+    sentence_vectors = vectors(trainer, trainer.train_dataset[2])
     with torch.no_grad():
-        predicted = trainer.model(own[None]).next_embedding[0]
+        predicted = trainer.model(sentence_vectors[None]).next_embedding[0]
     # What stands before each sentence: BOE, then the sentences in their order.
-    before = torch.cat([trainer.model.boe[None], own])
+    before = torch.cat([trainer.model.boe[None], sentence_vectors])
     assert torch.nn.functional.cosine_similarity(predicted, before).min() > 0.9999
     boe = trainer.embeddings[[trainer.train_dataset.sentences]][0]
     np.testing.assert_allclose(trainer.model.boe.numpy(), boe)
@@ -222,17 +222,19 @@ def test_before_training_a_sentence_is_as_likely_as_from_its_translation_decoder
         recipe("join", "spectrum_sentences", decoder=echo, shape=SHAPE, model_name_or_path=None)
     )
     model = trainer.model.eval()
-    own = vectors(trainer, trainer.train_dataset[2])[:1]
+    sentence_vectors = vectors(trainer, trainer.train_dataset[2])[:1]
     decoder = EchoDecoder.from_pretrained(echo, dtype=torch.float32).eval()
     ids = torch.tensor([model.config.prompt_ids])
     # the tower's last norm makes embeddings as long as BOE
-    scale = model.tower.boe.norm() / own.norm()
+    scale = model.tower.boe.norm() / sentence_vectors.norm()
     with torch.no_grad():
-        state = model.tower(own[None]).last_hidden_state[:, 1:]
+        state = model.tower(sentence_vectors[None]).last_hidden_state[:, 1:]
         hidden = model.decoder.model(
             ids, memory=model.memory(state), use_cache=False
         ).last_hidden_state
-        expected = decoder.model(ids, memory=own[None] * scale, use_cache=False).last_hidden_state
+        expected = decoder.model(
+            ids, memory=sentence_vectors[None] * scale, use_cache=False
+        ).last_hidden_state
     torch.testing.assert_close(hidden, expected, atol=1e-3, rtol=1e-3)
 
 
@@ -321,7 +323,7 @@ def adapted(recipe, spectrum):
     return write
 
 
-def test_an_adapter_of_the_decoder_learns_beside_tower_and_cross_attention(adapted, caught):
+def test_an_adapter_of_the_decoder_learns_beside_the_other_parts(adapted, caught):
     names = learned(caught(adapted("learns")))
     of_adapter = {name for name in names if "lora_" in name}
     layers = {name.split(".lora_")[0].rpartition(".")[2] for name in of_adapter}
