@@ -81,28 +81,27 @@ class Disturbed:
         self.beads: Beads = []
         self.lost: Beads = []
         rng = np.random.default_rng(seed)
-        deleted: dict[int, int] = {}  # row of a deleted paragraph -> the side that lacks it
+        # On each side a paragraph is missing: its rows, and the side that lacks them.
+        deleted: dict[int, int] = {}
         for side in (0, 1):
             start = int(rng.integers(5, len(pairs) - PARAGRAPH - 5))
-            deleted |= dict.fromkeys(range(start, start + PARAGRAPH), side)
+            for row in range(start, start + PARAGRAPH):
+                deleted[row] = side
         row = 0
         while row < len(pairs):
+            # What happens to the row, by one draw, happens on this side.
             side = int(rng.integers(2))
             draw = rng.random()
             size = 1
+            if row not in deleted and DELETED + SPLIT <= draw < DELETED + SPLIT + MERGED:
+                size = self.merged_rows(row, len(pairs), deleted, rng)
+            rows = pairs[row : row + size]
+            units = [[source for source, _ in rows], [target for _, target in rows]]
             if row in deleted or draw < DELETED:
-                units = [[text] for text in pairs[row]]
                 units[deleted.get(row, side)] = []
             elif draw < DELETED + SPLIT:
-                units = [[text] for text in pairs[row]]
                 units[side] = halves(pairs[row][side]) or units[side]
             else:
-                if draw < DELETED + SPLIT + MERGED:
-                    size = self.merged_rows(row, len(pairs), deleted, rng)
-                units = [
-                    [pair[0] for pair in pairs[row : row + size]],
-                    [pair[1] for pair in pairs[row : row + size]],
-                ]
                 units[side] = [" ".join(units[side])]
             self.add(units, is_lost=row in deleted)
             row += size
@@ -163,8 +162,9 @@ def scores(pairs: Iterable[tuple[set[Bead], set[Bead]]]) -> dict[str, float]:
         test_pairs = {bead for bead in test if bead[0] and bead[1]}
         precision_counts = [a + b for a, b in zip(precision_counts, counts(test, gold))]
         recall_counts = [a + b for a, b in zip(recall_counts, counts(gold_pairs, test_pairs))]
+    # Both counts are (beads, strict matches, lax matches).
     result = {}
-    for place, kind in ((1, "strict"), (2, "lax")):
+    for place, kind in enumerate(("strict", "lax"), 1):
         precision = precision_counts[place] / precision_counts[0]
         recall = recall_counts[place] / recall_counts[0]
         result[f"{kind} precision"] = precision
@@ -217,10 +217,9 @@ class Cached:
     def __call__(self, texts: list[str], lang: str) -> np.ndarray:
         if self.folder is None:
             return np.asarray(self.encode(texts, lang), np.float32)
-        key = hashlib.blake2b(
-            json.dumps([self.model, lang, texts]).encode(), digest_size=12
-        ).hexdigest()
-        file = self.folder / f"{key}.npy"
+        key = json.dumps([self.model, lang, texts]).encode()
+        digest = hashlib.blake2b(key, digest_size=12).hexdigest()
+        file = self.folder / f"{digest}.npy"
         if not file.exists():
             write_array(file, np.asarray(self.encode(texts, lang), np.float32))
         return np.load(file)
@@ -235,18 +234,22 @@ def measure(
 ) -> dict[str, tuple[Beads, float]]:
     """The beads of each method and its seconds without encoding."""
     x, y = document.sides
-    embeddings = [[encode(x, lang)], [encode(y, ENGLISH)]]
+    x_vectors = encode(x, lang)
+    y_vectors = encode(y, ENGLISH)
     lengths = [[len(text) for text in x], [len(text) for text in y]]
     methods: dict[str, Callable] = {
-        "echo": partial(align, embeddings[0][0], embeddings[1][0], *lengths),
+        "echo": partial(align, x_vectors, y_vectors, *lengths),
         "lengths": partial(by_lengths, x, y),
     }
     if concatenate:
+        # Embeddings of single sentences, of all two in a row, and so on.
+        x_parts = [x_vectors]
+        y_parts = [y_vectors]
         for size in range(2, LONGEST + 1):
-            embeddings[0].append(encode(runs(x, size), lang))
-            embeddings[1].append(encode(runs(y, size), ENGLISH))
-        methods["concatenations"] = partial(align, *embeddings, *lengths)
-        methods["vecalign"] = partial(by_vecalign, *embeddings)
+            x_parts.append(encode(runs(x, size), lang))
+            y_parts.append(encode(runs(y, size), ENGLISH))
+        methods["concatenations"] = partial(align, x_parts, y_parts, *lengths)
+        methods["vecalign"] = partial(by_vecalign, x_parts, y_parts)
     results = {}
     for name, method in methods.items():
         start = time.process_time()
@@ -321,9 +324,9 @@ def main() -> None:
                     rows.append((kind, method, lang, f1, lost, seconds))
     columns = ["documents", "method", "lang", "f1", "lost rows found", "seconds"]
     table = pd.DataFrame(rows, columns=columns)
-    f1 = table.pivot_table(index=["documents", "method"], columns="lang", values="f1")[
-        list(LANGUAGES)
-    ]
+    # A row for each kind of document and method, a column for each language.
+    f1 = table.pivot_table(index=["documents", "method"], columns="lang", values="f1")
+    f1 = f1[list(LANGUAGES)]
     f1["mean F1"] = f1.mean(axis=1)
     others = table.groupby(["documents", "method"])[["lost rows found", "seconds"]].mean()
     cells = f1.map("{:.3f}".format).join(others.map("{:.2f}".format)).reset_index()

@@ -64,11 +64,12 @@ def damaged(english: list[str], rng: np.random.Generator) -> tuple[list[str], np
 def trained_head(x: np.ndarray, y: np.ndarray, ratings: np.ndarray) -> BlaserModel:
     torch.manual_seed(0)
     model = BlaserModel(BlaserConfig(kind="qe", embedding_size=x.shape[1], hidden_sizes=[256, 64]))
+    # What the first layer reads is small: parts of unit rows.
     for number, gain in (
         (1, 8),
         (4, 1),
         (7, 1),
-    ):  # what the first layer reads is small: parts of unit rows
+    ):
         nn.init.xavier_normal_(model.mlp[number].weight, gain)
     model.train()
     x, y, ratings = (torch.tensor(part, dtype=torch.float32) for part in (x, y, ratings))

@@ -40,11 +40,13 @@ SIDES = ("fr", "en")
 def paragraphs(
     rows: Sequence[int], rng: np.random.Generator, sizes: tuple[int, int]
 ) -> list[list[int]]:
+    """Cut rows into paragraphs of a random size, at least sizes[0] and below sizes[1]."""
     cuts = np.cumsum(rng.integers(*sizes, size=len(rows)))
     return [list(part) for part in np.split(rows, cuts[cuts < len(rows)])]
 
 
 def write_crawls(corpora: Path, folder: Path) -> None:
+    """Write both crawls, and truth.json: the rows that each file of a side holds."""
     rng = np.random.default_rng(0)
     verses = mark(corpora, LANG)
     rows = [*verses, *manuals(corpora, LANG)[:SENTENCES]]
@@ -66,9 +68,10 @@ def write_crawls(corpora: Path, folder: Path) -> None:
         files[f"help.{name}.txt"] = parts + repeated
         for file, lines in files.items():
             write_lines(folder / file, rows, lines, side)
-        rows_of_files.append(
-            {file: [int(row) for row in chain(*lines)] for file, lines in files.items()}
-        )
+        rows_of_side = {}
+        for file, lines in files.items():
+            rows_of_side[file] = [int(row) for row in chain(*lines)]
+        rows_of_files.append(rows_of_side)
     write_json(folder / "truth.json", {"rows": rows, "files": rows_of_files})
 
 
@@ -106,6 +109,7 @@ class Places:
 
 
 def measure(pairs: Path, truth_file: Path) -> dict[str, float]:
+    """Precision of the pairs, and recall of the rows of each kind of document."""
     truth = read_json(truth_file)
     places = []
     for side in (0, 1):

@@ -92,17 +92,17 @@ def random_checkpoint(texts: list[str], folder: Path, shape: str) -> Path:
         sizes = dict(
             hidden_size=384, num_hidden_layers=12, num_attention_heads=12, intermediate_size=1536
         )
-        roles = {
-            f"{role}_token_id": getattr(tokenizer, f"{role}_token_id")
-            for role in ("pad", "cls", "sep")
-        }
-        backbone = BertConfig(
-            vocab_size=len(tokenizer), **sizes, pad_token_id=roles["pad_token_id"]
+        pad = tokenizer.pad_token_id
+        backbone = BertConfig(vocab_size=len(tokenizer), **sizes, pad_token_id=pad)
+        config = EchoConfig(
+            backbone=backbone,
+            pooling="mean",
+            embedding_size=None,
+            pad_token_id=pad,
+            cls_token_id=tokenizer.cls_token_id,
+            sep_token_id=tokenizer.sep_token_id,
         )
-        model = EchoEncoder(
-            EchoConfig(backbone=backbone, pooling="mean", embedding_size=None, **roles)
-        )
-        model.save_pretrained(folder)
+        EchoEncoder(config).save_pretrained(folder)
     else:
         values = SIZES["nano"] | {"embedding_size": 256, "pooling": "mean", "decoder_layers": 1}
         hf_echo.EchoForTranslation(new_config(values, tokenizer)).save_release(folder)

@@ -34,10 +34,28 @@ from hf_echo.utils.vectors import unit_length
 
 Batch = Mapping[str, torch.Tensor]
 
-LANGUAGES = (
-    "eng_Latn fra_Latn deu_Latn spa_Latn por_Latn ita_Latn nld_Latn pol_Latn tur_Latn vie_Latn swh_Latn rus_Cyrl "
-    "ukr_Cyrl ell_Grek arb_Arab heb_Hebr hin_Deva tha_Thai zho_Hans jpn_Jpan"
-).split()
+LANGUAGES = [
+    "eng_Latn",
+    "fra_Latn",
+    "deu_Latn",
+    "spa_Latn",
+    "por_Latn",
+    "ita_Latn",
+    "nld_Latn",
+    "pol_Latn",
+    "tur_Latn",
+    "vie_Latn",
+    "swh_Latn",
+    "rus_Cyrl",
+    "ukr_Cyrl",
+    "ell_Grek",
+    "arb_Arab",
+    "heb_Hebr",
+    "hin_Deva",
+    "tha_Thai",
+    "zho_Hans",
+    "jpn_Jpan",
+]
 EACH = 50  # sentences of a language
 ROWS = 16  # of a batch
 
@@ -106,20 +124,20 @@ def main() -> None:
     add_corpora(parser)
     parser.add_argument("out", type=Path)
     parser.add_argument("--model", default="echo-nano")
-    given = parser.parse_args()
-    model = packaged_model(given.model)
-    texts = sentences(corpora_of(given, "flores_sib"))
+    arguments = parser.parse_args()
+    model = packaged_model(arguments.model)
+    texts = sentences(corpora_of(arguments, "flores_sib"))
     for kind in ("onnx", "openvino"):
-        if not (given.out / kind).is_dir():
-            print(export_checkpoint(model, given.out / kind, to=kind))
+        if not (arguments.out / kind).is_dir():
+            print(export_checkpoint(model, arguments.out / kind, to=kind))
     stock = open_stock(model)
     stock.encoder.eval()
     began = time.perf_counter()
     truth = encode(*load_encoder(model, dtype="fp32"), texts, normalize=True)
     speed = len(texts) / (time.perf_counter() - began)
     rows = [["encode, float32", "", "", "", "", f"{speed:.0f}", xsim(truth)]]
-    np.savez(given.out / "float32.npz", texts=texts, vectors=truth)
-    for name, (file, embed) in graphs(given.out, stock).items():
+    np.savez(arguments.out / "float32.npz", texts=texts, vectors=truth)
+    for name, (file, embed) in graphs(arguments.out, stock).items():
         vectors, seconds = run(texts, stock.batch, embed)
         cosines = (vectors * truth).sum(1)
         largest = np.abs(vectors - truth).max()

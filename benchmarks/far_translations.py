@@ -44,21 +44,22 @@ def main() -> None:
     parser.add_argument("--model", default="echo-nano")
     parser.add_argument("--rows", type=int, default=200)
     parser.add_argument("--languages", nargs="+", default=["fra_Latn", "deu_Latn", "rus_Cyrl"])
-    given = parser.parse_args()
-    corpora = corpora_of(given, "tatoeba_challenge", "wmt_news", license="research")
-    model, tokenizer = load_translator(given.model)
+    arguments = parser.parse_args()
+    corpora = corpora_of(arguments, "tatoeba_challenge", "wmt_news", license="research")
+    model, tokenizer = load_translator(arguments.model)
     cosines: dict[str, list[float]] = {"good": [], "bad": []}
     sets = (("good", "tatoeba_challenge.parquet", 3, 12), ("bad", "wmt_news.parquet", 40, 200))
     for kind, file, least, most in sets:
-        for lang in given.languages:
-            sources, references = rows_of(corpora / file, lang, least, most, given.rows)
+        for lang in arguments.languages:
+            sources, references = rows_of(corpora / file, lang, least, most, arguments.rows)
             if not sources:
                 continue
             written = translate(model, tokenizer, sources, lang)
             near = cosines_to_sources(model, tokenizer, sources, written, lang)
             for cosine, text, reference in zip(near, written, references, strict=True):
                 chrf = sacrebleu.sentence_chrf(text, [reference]).score
-                if chrf >= 60 if kind == "good" else chrf < 25:
+                is_clear = chrf >= 60 if kind == "good" else chrf < 25
+                if is_clear:
                     cosines[kind].append(float(cosine))
     for kind, values in cosines.items():
         quantiles = np.quantile(values, [0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 1])

@@ -22,6 +22,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections import defaultdict
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -78,17 +79,13 @@ def _by_name(file: Path, column: str, lang: str, *, chapters: bool = False) -> D
 
 def manuals(corpora: Path, lang: str) -> tuple[Documents, Documents]:
     """Eight neighbouring rows of LibreOffice's help are a document: all are about one program."""
-    table = pq.read_table(
-        corpora / "docs_parallel.parquet", columns=["src", "tgt_lang", "tgt", "source"]
-    )
-    table = table.filter(
-        pc.and_(pc.equal(table["tgt_lang"], lang), pc.equal(table["source"], "libreoffice-help"))
-    )
+    conditions = [("tgt_lang", "==", lang), ("source", "==", "libreoffice-help")]
+    file = corpora / "docs_parallel.parquet"
+    table = pq.read_table(file, columns=["src", "tgt"], filters=conditions)
     source: Documents = defaultdict(list)
     english: Documents = defaultdict(list)
-    for row, (text, translation) in enumerate(
-        zip(table["src"].to_pylist(), table["tgt"].to_pylist(), strict=True)
-    ):
+    pairs = zip(table["src"].to_pylist(), table["tgt"].to_pylist(), strict=True)
+    for row, (text, translation) in enumerate(pairs):
         name = f"{row // 8:06}"
         english[name].append(text)
         source[name].append(translation)
@@ -109,11 +106,10 @@ POOL = 60  # sentences of boilerplate of a side
 def sharing(source: Documents, target: Documents, share: float) -> tuple[Documents, Documents]:
     """Documents of which each four have the first `share` of their sentences in common,
     the same on both sides."""
-    names = sorted(
-        name
-        for name in source.keys() & target.keys()
-        if len(source[name]) == len(target[name]) >= 8
-    )
+    names = []
+    for name in sorted(source.keys() & target.keys()):
+        if len(source[name]) == len(target[name]) >= 8:
+            names.append(name)
     changed: tuple[Documents, Documents] = ({}, {})
     for number, name in enumerate(names):
         first = names[number - number % FAMILY]
@@ -145,27 +141,30 @@ def two_sides(
     a fifth of the sentences is gone."""
     names = sorted(source.keys() & target.keys())
     names = [names[i] for i in rng.permutation(len(names))[: largest * 4 // 3]]
-    third = len(names) // 4
-    chosen = [names[:-third], names[third:]]
+    # The last quarter is missing on one side, the first on the other.
+    quarter = len(names) // 4
+    names_of_sides = [names[:-quarter], names[quarter:]]
     sides = []
-    for documents, own in zip((source, target), chosen, strict=True):
+    for documents, side_names in zip((source, target), names_of_sides, strict=True):
         side = {}
-        for i in rng.permutation(len(own)):
-            sentences = documents[own[i]]
-            kept = rng.random(len(sentences)) >= 0.2
-            kept[0] = True
-            side[own[i]] = [text for text, stays in zip(sentences, kept, strict=True) if stays]
+        for i in rng.permutation(len(side_names)):
+            sentences = documents[side_names[i]]
+            is_kept = rng.random(len(sentences)) >= 0.2
+            is_kept[0] = True
+            kept = [text for text, stays in zip(sentences, is_kept, strict=True) if stays]
+            side[side_names[i]] = kept
         sides.append(side)
     return sides
 
 
 def scores_of(pairs: Matches, names: list[list[str]]) -> tuple[float, float]:
     """(recall, precision) in percent of the first pairs, as many as there are."""
-    gold = len(set(names[0]) & set(names[1]))
-    rows = list(zip(pairs.sources, pairs.targets, strict=True))
-    right = sum(names[0][source] == names[1][target] for source, target in rows)
-    first = sum(names[0][source] == names[1][target] for source, target in rows[:gold])
-    return 100 * right / gold, 100 * first / gold
+    source_names, target_names = names
+    gold = len(set(source_names) & set(target_names))
+    is_right = []
+    for source, target in zip(pairs.sources, pairs.targets, strict=True):
+        is_right.append(source_names[source] == target_names[target])
+    return 100 * sum(is_right) / gold, 100 * sum(is_right[:gold]) / gold
 
 
 def by_means(readers: list, counts: list[int]) -> Matches:
@@ -196,11 +195,13 @@ def by_words(sides: list[Documents], entries: dict[str, list[str]]) -> Matches:
         for sentences in side.values():
             words = re.findall(r"\w+", " ".join(sentences).lower())
             if is_translated:
-                words = [english for word in words for english in entries.get(word, [word])]
+                # A word that the dictionary lacks stays as it is.
+                translations = [entries.get(word, [word]) for word in words]
+                words = list(chain.from_iterable(translations))
             documents.append(words)
-    vectors = TfidfVectorizer(analyzer=lambda words: words, sublinear_tf=True).fit_transform(
-        documents
-    )
+    # The words are there: the vectorizer does not cut texts.
+    vectorizer = TfidfVectorizer(analyzer=lambda words: words, sublinear_tf=True)
+    vectors = vectorizer.fit_transform(documents)
     sources = len(sides[0])
     cosines = (vectors[:sources] @ vectors[sources:].T).toarray()
     rows, columns = np.indices(cosines.shape)
@@ -216,23 +217,23 @@ def main() -> None:
     parser.add_argument("--languages", nargs="+", default=["fra_Latn", "zho_Hans"])
     parser.add_argument("--boilerplate", type=float, default=0.0, help="share of a document")
     parser.add_argument("--shared", type=float, default=0.0, help="share of a document")
-    given = parser.parse_args()
-    tables = {SOURCES[kind] for kind in given.kinds} | {"dictionaries"}
-    if given.boilerplate:
+    arguments = parser.parse_args()
+    tables = {SOURCES[kind] for kind in arguments.kinds} | {"dictionaries"}
+    if arguments.boilerplate:
         tables.add("docs_parallel")
-    corpora = corpora_of(given, *sorted(tables))
-    model, tokenizer = load_encoder(given.model)
+    corpora = corpora_of(arguments, *sorted(tables))
+    model, tokenizer = load_encoder(arguments.model)
     rows = []
-    for kind in given.kinds:
-        for lang in given.languages:
+    for kind in arguments.kinds:
+        for lang in arguments.languages:
             source, english = KINDS[kind](corpora, lang)
             if not source:
                 continue
             rng = np.random.default_rng(0)
-            if given.shared:
-                source, english = sharing(source, english, given.shared)
-            sides = two_sides(source, english, given.documents, rng)
-            if given.boilerplate:
+            if arguments.shared:
+                source, english = sharing(source, english, arguments.shared)
+            sides = two_sides(source, english, arguments.documents, rng)
+            if arguments.boilerplate:
                 # Different rows on each side, so that no sentence of one pool translates one of the
                 # other.
                 pools = [
@@ -241,7 +242,7 @@ def main() -> None:
                 ]
                 parts = (pools[0][:POOL], pools[1][POOL : 2 * POOL])
                 sides = [
-                    with_boilerplate(side, part, given.boilerplate, rng)
+                    with_boilerplate(side, part, arguments.boilerplate, rng)
                     for side, part in zip(sides, parts, strict=True)
                 ]
             names = [list(side) for side in sides]

@@ -15,12 +15,11 @@ def nway(files: Path | Sequence[Path], key: str, langs: Sequence[str]) -> pd.Dat
     """A column of sentences of each language, the rows that all of them have;
     the index is the key."""
     files = [files] if isinstance(files, Path) else files
-    rows = pd.concat(
-        [pd.read_parquet(file, filters=[("lang", "in", list(langs))]) for file in files]
-    )
-    return (
-        rows.drop_duplicates([key, "lang"]).pivot(index=key, columns="lang", values="text").dropna()
-    )
+    of_languages = [("lang", "in", list(langs))]
+    rows = pd.concat([pd.read_parquet(file, filters=of_languages) for file in files])
+    # One text of a language for each key, in a column of that language.
+    rows = rows.drop_duplicates([key, "lang"])
+    return rows.pivot(index=key, columns="lang", values="text").dropna()
 
 
 def mark(corpora: Path, lang: str) -> list[tuple[str, str]]:
@@ -37,8 +36,8 @@ def mark(corpora: Path, lang: str) -> list[tuple[str, str]]:
 def gnome_help(corpora: Path, lang: str) -> pd.DataFrame:
     """Sentences of GNOME's help, `src` in English and `tgt` in `lang`;
     the file has no order, so it is drawn."""
-    wanted = [("tgt_lang", "==", lang), ("source", "==", "GNOME/gnome-user-docs")]
-    rows = pd.read_parquet(corpora / "docs_parallel.parquet", filters=wanted)
+    conditions = [("tgt_lang", "==", lang), ("source", "==", "GNOME/gnome-user-docs")]
+    rows = pd.read_parquet(corpora / "docs_parallel.parquet", filters=conditions)
     return rows.drop_duplicates("src").drop_duplicates("tgt").sample(frac=1, random_state=3)
 
 

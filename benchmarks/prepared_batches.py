@@ -33,14 +33,14 @@ MAX_TOKENS = 8192
 
 def link_shards(prepared: Path, out: Path, times: int) -> None:
     """Prepared data whose shards are those of `prepared`, `times` times."""
-    about = read_json(prepared / PREPARED)
-    first_shards = len(about["shards"])
-    about["shards"] *= times
-    about["rows"] *= times
-    for number in range(len(about["shards"])):
+    description = read_json(prepared / PREPARED)
+    first_shards = len(description["shards"])
+    description["shards"] *= times
+    description["rows"] *= times
+    for number in range(len(description["shards"])):
         original = shard_folder(prepared, number % first_shards)
         shutil.copytree(original, shard_folder(out, number), copy_function=os.link)
-    write_json(out / PREPARED, about)
+    write_json(out / PREPARED, description)
     write_json(out / PLAN, read_json(prepared / PLAN))
 
 

@@ -153,39 +153,41 @@ def main() -> int:
     parser.add_argument("--dtype", default="auto")
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--seconds", type=float, default=30)
-    given = parser.parse_args()
-    server, port = start(given.model, given.dtype)
+    arguments = parser.parse_args()
+    server, port = start(arguments.model, arguments.dtype)
     try:
         load = Load(port, texts_of(400))
         load_before = os.getloadavg()[0]
         cpu_before = cpu_seconds(server.pid)
-        until = time.monotonic() + given.seconds
-        with ThreadPoolExecutor(given.clients) as pool:
-            running = [pool.submit(load.client, number, until) for number in range(given.clients)]
-            time.sleep(given.seconds / 2)
+        until = time.monotonic() + arguments.seconds
+        with ThreadPoolExecutor(arguments.clients) as pool:
+            running = [
+                pool.submit(load.client, number, until) for number in range(arguments.clients)
+            ]
+            time.sleep(arguments.seconds / 2)
             load.leave(40)
             texts = sum(one.result() for one in running)
         cpu = cpu_seconds(server.pid) - cpu_before
-        answered, status = load.stop(server, given.clients)
+        answered, status = load.stop(server, arguments.clients)
     finally:
         server.kill()
     p50, p99, longest = 1000 * np.percentile(load.seconds, [50, 99, 100])
     report = {
-        "model": given.model,
-        "dtype": given.dtype,
-        "clients": given.clients,
-        "seconds": given.seconds,
+        "model": arguments.model,
+        "dtype": arguments.dtype,
+        "clients": arguments.clients,
+        "seconds": arguments.seconds,
         "cores": len(os.sched_getaffinity(0)),
         "load average before": round(load_before, 1),
         "requests": len(load.seconds),
-        "texts per second": round(texts / given.seconds, 1),
+        "texts per second": round(texts / arguments.seconds, 1),
         "p50 ms": round(p50),
         "p99 ms": round(p99),
         "longest ms": round(longest),
         "texts per CPU second of the server": round(texts / cpu, 1),
         "lost or mixed answers": len(load.problems),
         "examples": load.problems[:5],
-        "answered after SIGTERM": f"{answered} of {given.clients}",
+        "answered after SIGTERM": f"{answered} of {arguments.clients}",
         "ended by": signal.Signals(-status).name if status < 0 else status,
     }
     print(json.dumps(report, indent=2))

@@ -122,10 +122,9 @@ def main() -> None:
     speeds = {path: total / statistics.median(times) for path, times in seconds.items()}
     cosines = (unit_length(reference) * unit_length(vectors)).sum(1)
     lengths = [len(samples) for samples in audio]
-    in_order = [
-        range(start, min(start + args.batch, len(audio)))
-        for start in range(0, len(audio), args.batch)
-    ]
+    in_order = []
+    for start in range(0, len(audio), args.batch):
+        in_order.append(range(start, min(start + args.batch, len(audio))))
     by_seconds = seconds_batches(lengths, round(MAX_SECONDS["cpu"] * RATE))
     report = {
         "padding": {

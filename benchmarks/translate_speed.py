@@ -104,9 +104,8 @@ def count(decoder: EchoDecoder, lengths: list[int], eos: int, prompt_end: int) -
 def main() -> None:
     args = arguments()
     torch.set_num_threads(args.threads)
-    clock = (
-        time.process_time if args.threads == 1 else time.perf_counter
-    )  # CPU time, because other programs may run
+    # CPU time, because other programs may run.
+    clock = time.process_time if args.threads == 1 else time.perf_counter
     model, tokenizer = load_translator(args.model, dtype="fp32")
     prompt = tokenizer.decoder_prompt_ids(ENGLISH)
     eos = tokenizer.eos_token_id
@@ -158,10 +157,12 @@ def main() -> None:
         for path, (size, run) in paths.items():
             start = clock()
             batches = memory.tensor_split(-(-len(memory) // size))
-            done = (
-                one_per_core(run, batches) if path.startswith(name) else map(run, batches)
-            )  # as `translate` does
-            outputs[path] = list(chain.from_iterable(done))
+            # `translate` decodes a batch on each core; transformers has no such path.
+            if path.startswith(name):
+                ids_of_batches = one_per_core(run, batches)
+            else:
+                ids_of_batches = map(run, batches)
+            outputs[path] = list(chain.from_iterable(ids_of_batches))
             best[path] = min(best[path], clock() - start)
     tokens = [len(ids) for ids in outputs[reference]]
     report = {

@@ -107,9 +107,8 @@ class Corpus:
 
 LanguageId = Callable[[list[str]], Sequence[str | None]]  # texts -> codes ("fra_Latn" or "fra")
 
-Contradicts = Callable[
-    [str, str], bool
-]  # (declared code, predicted code) -> whether they contradict each other
+# (declared code, predicted code) -> whether they contradict each other.
+Contradicts = Callable[[str, str], bool]
 
 # ISO 15924 codes of Unicode scripts: those of our languages, and a few that occur only in Bibles
 _MIXED = {"Hans": "Hani", "Hant": "Hani", "Jpan": "Hira Kana"}

@@ -203,12 +203,11 @@ def package_of(path: PurePosixPath) -> str:
             return parts[parts.index(shelf) + 1]
     if "share" in parts and "locale" in parts:
         return path.stem
-    folders = [
-        part
-        for part in parts[:-1]
-        if part.lower() not in _FOLDERS and language_of_locale(part) is None
-    ]
-    return folders[-1].strip("/") if folders and folders[-1] != "/" else path.stem
+    # The last folder that is neither a usual one nor a language.
+    for folder in reversed(parts[:-1]):
+        if folder.lower() not in _FOLDERS and language_of_locale(folder) is None:
+            return path.stem if folder == "/" else folder.strip("/")
+    return path.stem
 
 
 def main(

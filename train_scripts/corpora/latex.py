@@ -206,9 +206,8 @@ _HEADS = (  # LaTeX commands that are not part of a sentence
     r"|\\(?:part|chapter|(?:sub)*section|(?:sub)?paragraph)\*?\s*\{[^{}\n]*\}"
 )
 _CUTS = {True: re.compile(_SENTENCE_END), False: re.compile(_SENTENCE_END + _HEADS)}
-_COMMENT = re.compile(
-    rf"({VERB}|\\.)|%[^\n]*\n?[ \t]*", re.DOTALL
-)  # with the blanks that TeX skips after it
+# With the blanks that TeX skips after it.
+_COMMENT = re.compile(rf"({VERB}|\\.)|%[^\n]*\n?[ \t]*", re.DOTALL)
 _TABLES = (".parquet", ".jsonl", ".jsonl.gz")
 LATEX_SUFFIXES = (".tex", ".ltx", ".latex")
 MATH_SUFFIXES = (*LATEX_SUFFIXES, ".md", ".txt")

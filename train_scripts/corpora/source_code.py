@@ -382,9 +382,8 @@ def _cut(
 ) -> Iterator[tuple[int, int]]:
     """Split the bytes of a leaf into parts of at most `max_size` non-blank characters."""
     while counts[end] - counts[start] > max_size:
-        reach = (
-            bisect_right(counts, counts[start] + max_size, start, end) - 1
-        )  # start of the first character too many
+        # Start of the first character too many.
+        reach = bisect_right(counts, counts[start] + max_size, start, end) - 1
         line = data.rfind(b"\n", start, reach) + 1
         cut = line if line > start else _behind_last_blank(start, reach, data)
         part_end = len(data[start:cut].decode().rstrip().encode()) + start

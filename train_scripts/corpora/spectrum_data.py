@@ -39,9 +39,9 @@ def news_windows(corpora: Path) -> pd.DataFrame:
     rows = pd.read_parquet(corpora / "wmt_news.parquet")
     # The test of a year stands once for each language pair, with nearly the same English.
     largest = rows.groupby("source").tgt_lang.transform(lambda langs: langs.value_counts().index[0])
-    rows = (
-        rows[rows.tgt_lang == largest].sort_values("source", kind="stable").drop_duplicates("src")
-    )
+    rows = rows[rows.tgt_lang == largest].sort_values("source", kind="stable")
+    rows = rows.drop_duplicates("src")
+    # Neighbouring sentences of a test become one document.
     window = rows.groupby("source").cumcount() // SENTENCES
     texts = rows.groupby(["source", window]).src.agg(list)
     return pd.DataFrame({"sentences": texts[texts.str.len() > 2], "lang": ENGLISH})

@@ -160,8 +160,8 @@ class Omnilingual:
     def trained(
         self, name: str, start: Path, *, seed: int, stage: str | None = None, **fields: Any
     ) -> Path:
-        """The folder of a stage of the grid (`teacher`, `adaptation`,
-        `extension`) that was trained from `start`."""
+        """The folder of a stage of the grid (`teacher`, `adaptation`, `extension`) that was trained
+        from `start`."""
         step = self.kind[stage or name]
         folder = self.out / name
         place = {

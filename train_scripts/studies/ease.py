@@ -197,8 +197,8 @@ def _column(name: str, column: pd.Series) -> pd.Series:
 
 
 def rows_of_languages(path: Path) -> pd.DataFrame:
-    """A table (numbers converted from text), or the rows of the JSON of `hf-echo evaluate xsim
-    --data`."""
+    """A table (numbers converted from text), or the rows of the JSON of
+    `hf-echo evaluate xsim --data`."""
     if path.suffix == ".json":
         table = pd.DataFrame(read_json(path)["rows"])
     else:

@@ -249,10 +249,10 @@ def search_rows(model: str, data: Path) -> dict[str, Any]:
         row[rest[1]] = wrong
         if rest[0].endswith(" words"):
             lengths.append({"group": group, "words": rest[0], "wrong": wrong})
-    found: dict[str, Any] = {"rows": list(by_set.values()), "lengths": lengths}
+    match: dict[str, Any] = {"rows": list(by_set.values()), "lengths": lengths}
     for name, errors in languages.items():
-        found[f"{name}_languages"] = dict(sorted(errors.items()))
-    return found
+        match[f"{name}_languages"] = dict(sorted(errors.items()))
+    return match
 
 
 def training_mix(data: Path) -> dict[str, Any]:

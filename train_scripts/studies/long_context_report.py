@@ -31,13 +31,14 @@ from hf_echo.languages import ENGLISH
 from hf_echo.utils.files import write_json
 from hf_echo.utils.results import Table, cell_text, markdown_table
 
+# Of changed documents (OS 10.2).
 KINDS = (
     "drop_last",
     "replace_last",
     "drop_random",
     "replace_random",
     "shuffle",
-)  # of changed documents (OS 10.2)
+)
 
 Negative = tuple[list[str], str]  # sentences, kind
 Documents = dict[str, dict[str, list[str]]]  # language -> id -> sentences

@@ -185,7 +185,9 @@ def full_parts(data: Path, way: str) -> list[dict[str, list[tuple[str, str]]]]:
     parts = []
     for name in FULL[way]:
         pairs_of_sets = {}
-        for lang in LANGUAGES if name == "paraphrases" else [ALL]:
+        # Paraphrases are of one language, translations of all together.
+        langs = LANGUAGES if name == "paraphrases" else [ALL]
+        for lang in langs:
             lines = file_of(data, lang, name).read_text(encoding="utf-8").splitlines()
             pairs_of_sets[lang] = [tuple(line.split("\t")) for line in lines]
         parts.append(pairs_of_sets)

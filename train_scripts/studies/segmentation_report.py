@@ -207,10 +207,8 @@ def main() -> None:
         spread = count_consistency(paragraphs, segment)
         worst = sorted(table.rows, key=lambda row: row["f1"])[:15]
         print(f"{name}: {len(results)} languages, standard deviation of counts {spread.std:.2f}")
-        print(
-            Table(worst, table.average).to_markdown(["lang", "precision", "recall", "f1"]),
-            end="\n\n",
-        )
+        columns = ["lang", "precision", "recall", "f1"]
+        print(Table(worst, table.average).to_markdown(columns), end="\n\n")
         report[name] = {"rows": table.rows, "average": table.average, "count_std": spread.std}
     if args.out:
         write_json(args.out, report)
