@@ -8,6 +8,7 @@ files are peft's.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import nn
@@ -62,5 +63,6 @@ def merge_adapters(model: nn.Module) -> None:
         parent, _, child = name.rpartition(".")
         setattr(model.get_submodule(parent), child, layer.get_base_layer())
     if getattr(model, "_hf_peft_config_loaded", False):
-        model._hf_peft_config_loaded = False
-        del model.peft_config
+        adapted: Any = model
+        adapted._hf_peft_config_loaded = False
+        del adapted.peft_config

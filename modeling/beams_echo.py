@@ -153,8 +153,8 @@ def beam_candidates(
         if step > 0:
             seen = _of_parents(seen, parents)
         state = (rows, seen, written, scores, finished, done_scores, *constants)
-        state, cache = drop_rows(runs_on, state, cache, cached)
-        rows, seen, written, scores, finished, done_scores, *constants = state
+        kept_state, cache = drop_rows(runs_on, state, cache, cached)
+        rows, seen, written, scores, finished, done_scores, *constants = kept_state
         if (step + 1) % COMPACT == 0:
             seen, cached = _compact(seen, cache)
         seen = torch.cat([seen, itself.expand(len(rows), -1, -1)], 2)

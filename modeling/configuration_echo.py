@@ -242,7 +242,10 @@ def _backbone(
             f"the backbone's model_type is {given.get('model_type')!r}, which this transformers does not know: it may "
             "need a newer version, or code of its own, which an Echo checkpoint cannot carry"
         )
-    kind = type(given) if is_config else CONFIG_MAPPING[given["model_type"]]
+    if isinstance(given, PreTrainedConfig):
+        kind = type(given)
+    else:
+        kind = CONFIG_MAPPING[given["model_type"]]
     # Options that are fields of the backbone go there, the others stay with the encoder.
     backbone_fields = {field.name for field in fields(kind)} | set(kind.attribute_map)
     backbone_fields |= {"is_causal", "rope_theta", "rope_scaling"}

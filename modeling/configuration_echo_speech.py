@@ -74,7 +74,8 @@ class EchoSpeechConfig(PreTrainedConfig):
             value = getattr(self, name)
             if not isinstance(value, int) or value <= 0:
                 raise ValueError(f"{name} must be a positive number, not {value!r}")
-        if self.pooler_hidden_size % self.pooler_heads:
+        width: Any = self.pooler_hidden_size
+        if width % self.pooler_heads:
             raise ValueError(
                 f"pooler_heads={self.pooler_heads} must divide pooler_hidden_size={self.pooler_hidden_size}"
             )

@@ -22,7 +22,7 @@ class FbankConformer(SeamlessM4TPreTrainedModel):
     """The first two parts of SeamlessM4T's speech encoder; its config is a `SeamlessM4TConfig`."""
 
     main_input_name = "input_features"
-    input_modalities = ("audio",)
+    input_modalities = ["audio"]
 
     def __init__(self, config: PreTrainedConfig):
         super().__init__(config)

@@ -308,7 +308,9 @@ class EchoAudioFeatureExtractor(SequenceFeatureExtractor):
         ]
 
     @cached_property
-    def _library(self) -> SequenceFeatureExtractor:
+    def _library(
+        self,
+    ) -> Wav2Vec2FeatureExtractor | WhisperFeatureExtractor | SeamlessM4TFeatureExtractor:
         """The extractor of transformers that computes the features."""
         if self.features == "samples":
             return Wav2Vec2FeatureExtractor(

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -306,8 +306,9 @@ def decode_step(
     hidden = model.embed_tokens(ids)
     new = ids.shape[1]
     end = position + new
+    layers: Any = model.layers
     for layer, constant, keys, values in zip(
-        model.layers, constants, cache[::2], cache[1::2], strict=True
+        layers, constants, cache[::2], cache[1::2], strict=True
     ):
         # Keys and values of the new tokens join the cache:
         # (batch, heads, position + new, head_dim).

@@ -169,7 +169,7 @@ class SpectrumGeneration:
     def generate(
         self,
         document: EncodedDocument,
-        input_ids: torch.LongTensor | None = None,
+        input_ids: torch.Tensor | None = None,
         attention_mask: torch.Tensor | None = None,
         **kwargs: Any,
     ) -> Any:

@@ -43,7 +43,8 @@ class BlaserModel(PreTrainedModel):
 
     def __init__(self, config: BlaserConfig):
         super().__init__(config)
-        sizes = [INPUTS[config.kind] * config.embedding_size, *config.hidden_sizes]
+        hidden_sizes = config.hidden_sizes or []
+        sizes = [INPUTS[config.kind] * config.embedding_size, *hidden_sizes]
         layers: list[nn.Module] = []
         for read, written in zip(sizes, sizes[1:]):
             layers += [nn.Dropout(config.dropout), nn.Linear(read, written), nn.Tanh()]

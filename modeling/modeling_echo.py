@@ -175,7 +175,8 @@ class EchoForTranslation(EchoPreTrainedModel):
         model.decoder = decoder
         model.train(encoder.training)
         config.backbone = encoder.config.backbone
-        config.decoder = decoder.config
+        decoder_config: Any = decoder.config
+        config.decoder = decoder_config
         model._dtype_was_chosen = encoder._dtype_was_chosen and decoder._dtype_was_chosen
         return model
 
@@ -197,13 +198,15 @@ class EchoForTranslation(EchoPreTrainedModel):
     # peft wraps these, and users of `generate` call the last.
 
     def prepare_inputs_for_generation(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        return self.decoder.prepare_inputs_for_generation(*args, **kwargs)
+        # transformers types `self` of both as a class that exists for type checkers alone.
+        return self.decoder.prepare_inputs_for_generation(*args, **kwargs)  # type: ignore[misc]
 
     def _prepare_encoder_decoder_kwargs_for_generation(self, *args: Any, **kwargs: Any):
-        return self.decoder._prepare_encoder_decoder_kwargs_for_generation(*args, **kwargs)
+        decoder: Any = self.decoder  # older versions of transformers have this method
+        return decoder._prepare_encoder_decoder_kwargs_for_generation(*args, **kwargs)
 
     def compute_transition_scores(self, *args: Any, **kwargs: Any) -> torch.Tensor:
-        return self.decoder.compute_transition_scores(*args, **kwargs)
+        return self.decoder.compute_transition_scores(*args, **kwargs)  # type: ignore[misc]
 
     def save_pretrained(self, save_directory: str | Path, *args: Any, **kwargs: Any) -> None:
         super().save_pretrained(save_directory, *args, **kwargs)
@@ -230,9 +233,9 @@ class EchoForTranslation(EchoPreTrainedModel):
         self,
         input_ids: torch.LongTensor | None = None,
         attention_mask: torch.Tensor | None = None,
-        decoder_input_ids: torch.LongTensor | None = None,
+        decoder_input_ids: torch.Tensor | None = None,
         decoder_attention_mask: torch.Tensor | None = None,
-        labels: torch.LongTensor | None = None,
+        labels: torch.Tensor | None = None,
         compute_logits: bool = True,
         loss_function: Callable[..., torch.Tensor] | None = None,
         sentence_embedding: torch.Tensor | None = None,

@@ -24,7 +24,7 @@ HUB_OPTIONS = ("revision", "cache_dir", "token", "local_files_only")
 class EchoPreTrainedModel(PreTrainedModel):
     """Base class of EchoEncoder, EchoDecoder and EchoForTranslation."""
 
-    config_class = EchoConfig
+    config_class: type[PreTrainedConfig] = EchoConfig
     base_model_prefix = "encoder"
     supports_gradient_checkpointing = True
     _no_split_modules = ["LlamaDecoderLayer", "EchoDecoderLayer"]
@@ -36,7 +36,7 @@ class EchoPreTrainedModel(PreTrainedModel):
 
     # Losses are means over a batch: the Trainer divides by its accumulation steps.
     accepts_loss_kwargs = False
-    needed_files = ("config.json",)  # beside the weights
+    needed_files: tuple[str, ...] = ("config.json",)  # beside the weights
     _dtype_was_chosen = False
 
     @classmethod
@@ -296,8 +296,8 @@ def _refuse_incomplete(model: nn.Module, info: dict, place: str) -> None:
     for name, weight in model.named_parameters():
         if weight.is_meta or not weight.is_floating_point():
             continue
-        weight = weight.detach()
-        if not weight.sum(dtype=torch.float32).isfinite() and not weight.isfinite().all():
+        values = weight.detach()
+        if not values.sum(dtype=torch.float32).isfinite() and not values.isfinite().all():
             raise ValueError(
                 f"{place}: the weights hold NaN or infinite values, first in {name}: use an earlier checkpoint"
             )

@@ -39,12 +39,15 @@ class EchoCrossAttention(nn.Module):
         super().__init__()
         self.config = config
         self.layer_idx = layer_idx
-        self.head_dim = config.head_dim
-        self.num_key_value_groups = config.num_attention_heads // config.num_key_value_heads
+        # The configuration has filled in both.
+        head_dim: Any = config.head_dim
+        key_value_heads: Any = config.num_key_value_heads
+        self.head_dim = head_dim
+        self.num_key_value_groups = config.num_attention_heads // key_value_heads
         self.scaling = self.head_dim**-0.5
         self.is_causal = False
         heads = config.num_attention_heads * self.head_dim
-        kv_heads = config.num_key_value_heads * self.head_dim
+        kv_heads = key_value_heads * self.head_dim
         self.q_proj = nn.Linear(config.hidden_size, heads, bias=config.attention_bias)
         self.k_proj = nn.Linear(config.hidden_size, kv_heads, bias=config.attention_bias)
         self.v_proj = nn.Linear(config.hidden_size, kv_heads, bias=config.attention_bias)
@@ -75,7 +78,8 @@ class EchoCrossAttention(nn.Module):
         # query and key.
         if self.config.bottleneck:
             if cached:
-                return cache.layers[self.layer_idx].values[:, 0].expand_as(hidden_states), None
+                cached_values: Any = cache.layers[self.layer_idx].values
+                return cached_values[:, 0].expand_as(hidden_states), None
             constant = self.constant(memory)
             if cache is not None:
                 cache.update(constant[:, None], constant[:, None], self.layer_idx)
@@ -183,9 +187,9 @@ class EchoDecoderModel(EchoPreTrainedModel):
         self,
         input_ids: torch.LongTensor | None = None,
         attention_mask: torch.Tensor | None = None,
-        memory: torch.FloatTensor | None = None,
+        memory: torch.Tensor | None = None,
         memory_mask: torch.Tensor | None = None,
-        position_ids: torch.LongTensor | None = None,
+        position_ids: torch.Tensor | None = None,
         past_key_values: EncoderDecoderCache | None = None,
         inputs_embeds: torch.FloatTensor | None = None,
         use_cache: bool | None = None,
@@ -224,10 +228,9 @@ class EchoDecoderModel(EchoPreTrainedModel):
             position_ids=position_ids,
         )
         memory = self.read_memory(memory)
-        if self.config.bottleneck:
-            memory_mask = None
-        else:
-            memory_mask = create_bidirectional_mask(
+        cross_attention_mask: Any = None
+        if not self.config.bottleneck:
+            cross_attention_mask = create_bidirectional_mask(
                 config=self.config,
                 inputs_embeds=inputs_embeds,
                 attention_mask=memory_mask,
@@ -241,7 +244,7 @@ class EchoDecoderModel(EchoPreTrainedModel):
                 hidden,
                 memory,
                 attention_mask=mask,
-                memory_mask=memory_mask,
+                memory_mask=cross_attention_mask,
                 past_key_values=past_key_values,
                 position_embeddings=position_embeddings,
                 **kwargs,
@@ -375,7 +378,7 @@ class EchoDecoder(EchoPreTrainedModel, GenerationMixin):
 
     def generate(
         self,
-        inputs: dict[str, Any] = None,
+        inputs: dict[str, Any] | None = None,
         *,
         sentence_embedding: torch.Tensor | None = None,
         **kwargs: Any,
@@ -386,4 +389,5 @@ class EchoDecoder(EchoPreTrainedModel, GenerationMixin):
             kwargs["encoder_outputs"] = BaseModelOutput(
                 last_hidden_state=sentence_embedding[:, None]
             )
-        return super().generate(inputs, **kwargs)
+        # transformers types `self` as a class that exists for type checkers alone.
+        return super().generate(inputs, **kwargs)  # type: ignore[misc]

@@ -64,7 +64,7 @@ class EchoEncoder(EchoPreTrainedModel):
     def __init__(self, config: EchoConfig):
         super().__init__(config)
         self.backbone = backbone_model(config.backbone)
-        self.projection = nn.Identity()
+        self.projection: nn.Module = nn.Identity()
         if config.projection != "none":
             self.projection = EchoProjection(
                 config.hidden_size, config.embedding_size, kind=config.projection
@@ -349,7 +349,7 @@ def check_attention(backbone: PreTrainedModel) -> None:
     is_causal = getattr(backbone.config, "is_causal", False)
     if is_causal or type(backbone) in _attends_both_ways:
         return
-    weight = backbone.get_input_embeddings().weight
+    weight: Any = backbone.get_input_embeddings().weight
     if weight.is_meta or not weight.numel():
         return
     pad_id = getattr(backbone.config, "pad_token_id", None)

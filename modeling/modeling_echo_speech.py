@@ -81,7 +81,7 @@ class EchoSpeechEncoder(EchoPreTrainedModel):
     config_class = EchoSpeechConfig
     base_model_prefix = "audio"
     main_input_name = "input_values"
-    input_modalities = ("audio",)
+    input_modalities = ["audio"]
     _no_split_modules = [
         "Wav2Vec2EncoderLayerStableLayerNorm",
         "Wav2Vec2BertEncoderLayer",
@@ -107,7 +107,7 @@ class EchoSpeechEncoder(EchoPreTrainedModel):
     def forward(
         self,
         input_values: torch.FloatTensor | None = None,
-        attention_mask: torch.LongTensor | None = None,
+        attention_mask: torch.Tensor | None = None,
         input_features: torch.FloatTensor | None = None,
         **kwargs: Any,
     ) -> EchoSpeechOutput:
@@ -163,7 +163,8 @@ class EchoSpeechEncoder(EchoPreTrainedModel):
     def frame_mask(self, attention_mask: torch.Tensor, frames: int) -> torch.Tensor:
         """(batch, frames) bool: the frames that the audio model made of real audio."""
         if attention_mask.shape[1] != frames:
-            attention_mask = self.audio._get_feature_vector_attention_mask(frames, attention_mask)
+            audio: Any = self.audio
+            attention_mask = audio._get_feature_vector_attention_mask(frames, attention_mask)
         return attention_mask.bool()
 
     def save_pretrained(self, save_directory: str | Path, *args: Any, **kwargs: Any) -> None:

@@ -80,6 +80,8 @@ class SpectrumModel(SpectrumPreTrainedModel):
         "attentions": OutputRecorder(LlamaAttention, index=1),
     }
 
+    boe: torch.Tensor
+
     def __init__(self, config: SpectrumConfig):
         super().__init__(config)
         self.register_buffer("boe", torch.zeros(config.embedding_size))
@@ -109,9 +111,9 @@ class SpectrumModel(SpectrumPreTrainedModel):
     @capture_outputs
     def forward(
         self,
-        embeddings: torch.FloatTensor,
-        document_ids: torch.LongTensor | None = None,
-        positions: torch.LongTensor | None = None,
+        embeddings: torch.Tensor,
+        document_ids: torch.Tensor | None = None,
+        positions: torch.Tensor | None = None,
         prefix: torch.LongTensor | None = None,
         past_key_values: Cache | None = None,
         allowed: torch.Tensor | None = None,
@@ -140,7 +142,7 @@ class SpectrumModel(SpectrumPreTrainedModel):
         # Embeddings as vectors of the tower's width, BOE in its slot: (rows, slots, hidden).
         weight = self.norm.weight
         wide = torch.promote_types(embeddings.dtype, torch.float32)
-        is_boe = (positions == 0)[..., None]
+        is_boe = torch.eq(positions, 0)[..., None]
         embeddings = torch.where(is_boe, self.boe.to(wide), embeddings.to(wide))
         hidden = self.embedding_projection(embeddings) * self.config.embedding_scale
         hidden = hidden.to(weight.dtype)
@@ -227,12 +229,12 @@ class SpectrumForCausalLM(SpectrumPreTrainedModel, SpectrumGeneration):
         self,
         embeddings: torch.FloatTensor | None = None,
         input_ids: torch.LongTensor | None = None,
-        document_ids: torch.LongTensor | None = None,
-        positions: torch.LongTensor | None = None,
+        document_ids: torch.Tensor | None = None,
+        positions: torch.Tensor | None = None,
         prefix: torch.LongTensor | None = None,
-        token_documents: torch.LongTensor | None = None,
-        segment_ids: torch.LongTensor | None = None,
-        reads: torch.LongTensor | None = None,
+        token_documents: torch.Tensor | None = None,
+        segment_ids: torch.Tensor | None = None,
+        reads: torch.Tensor | None = None,
         position_ids: torch.LongTensor | None = None,
         labels: torch.LongTensor | None = None,
         compute_logits: bool = True,

@@ -89,7 +89,7 @@ def can_pack(encoder: PreTrainedModel) -> bool:
     """
     if torch.compiler.is_compiling() or torch.jit.is_tracing() or torch.is_grad_enabled():
         return False
-    backbone = encoder.backbone
+    backbone: Any = encoder.backbone
     if type(backbone) not in (LlamaModel, BertModel, XLMRobertaModel):
         return False
     config = backbone.config
@@ -154,7 +154,7 @@ def _is_plain(layer: nn.Module) -> bool:
         norm_class: type[nn.Module] = LlamaRMSNorm
         norms: list[Any] = [layer.input_layernorm, layer.post_attention_layernorm]
         has_bias = False
-        attention = layer.self_attn
+        attention: Any = layer.self_attn
         linears: list[Any] = [attention.q_proj, attention.k_proj, attention.v_proj]
         linears += [attention.o_proj, layer.mlp.gate_proj, layer.mlp.up_proj, layer.mlp.down_proj]
     elif type(layer) in (BertLayer, XLMRobertaLayer):
@@ -235,8 +235,9 @@ class PackedEncoder:
 
     def __init__(self, encoder: PreTrainedModel, like: PackedEncoder | None = None):
         config = encoder.config.backbone
-        self.encoder = encoder
-        self.backbone = encoder.backbone
+        self.encoder: Any = encoder  # an EchoEncoder
+        backbone: Any = encoder.backbone
+        self.backbone = backbone
         self.layers = layers_of(encoder.backbone)
         self.heads = config.num_attention_heads
         self.head_dim = getattr(config, "head_dim", None) or config.hidden_size // self.heads
@@ -285,7 +286,7 @@ class PackedEncoder:
     def _final(self, x: torch.Tensor) -> torch.Tensor:
         return self.backbone.norm(x)
 
-    def _join(self, layer: nn.Module) -> torch.Tensor:
+    def _join(self, layer: Any) -> Any:
         """Join the query, key and value projections, without bias: (all heads * head_dim, hidden).
 
         The input norm's weights are included. Llama rotates value i of a head with value i +
@@ -422,7 +423,7 @@ class PackedEncoder:
                 torch.bmm(scores.softmax(-1), v, out=result)
         return out
 
-    def _gated(self, layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    def _gated(self, layer: Any, x: torch.Tensor) -> torch.Tensor:
         """(tokens, hidden) -> (tokens, intermediate), the MLP up to its down-projection."""
         mlp = layer.mlp
         norm = layer.post_attention_layernorm
@@ -523,7 +524,7 @@ class PackedPostNorm(PackedEncoder):
         output = layer.attention.output
         return self._normed(output.LayerNorm, self._added(x, out, output.dense))
 
-    def _gated(self, layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    def _gated(self, layer: Any, x: torch.Tensor) -> torch.Tensor:
         dense = layer.intermediate.dense
         is_gelu = self.backbone.config.hidden_act == "gelu"
         if is_gelu and self.through_onednn:
@@ -656,7 +657,8 @@ def states_of_packed_row(
     row = input_ids.new_full(is_token.shape, some_token)
     row[is_token] = input_ids[order][mask[order].bool()]
     positions = positions + _first_position(encoder.backbone)
-    output = encoder.backbone(input_ids=row[None], position_ids=positions[None], groups=groups)
+    backbone: Any = encoder.backbone
+    output = backbone(input_ids=row[None], position_ids=positions[None], groups=groups)
     packed = output.last_hidden_state[0]  # (tokens of the row, hidden)
     states = packed.new_zeros(*mask.shape, packed.shape[-1])
     states[mask[order].bool()] = packed[is_token]

@@ -58,10 +58,16 @@ class SonarTranslationPipeline(Pipeline):
             that do not fit.
     """
 
+    # Each is one of several classes, as the checkpoint says.
+    model: Any
+    tokenizer: Any
+    feature_extractor: Any
+
     _load_tokenizer = None  # that of a speech encoder is in decoder/
-    _load_processor = False
-    _load_image_processor = False
-    _load_feature_extractor = False
+    # transformers has no type for them beside its default, None.
+    _load_processor = False  # type: ignore[assignment]
+    _load_image_processor = False  # type: ignore[assignment]
+    _load_feature_extractor = False  # type: ignore[assignment]
     _pipeline_calls_generate = False
 
     def __init__(self, *args: Any, batch_size: int = 32, **kwargs: Any):
@@ -127,7 +133,7 @@ class SonarTranslationPipeline(Pipeline):
 
     def __call__(
         self,
-        inputs: dict[str, Any],
+        inputs: Any,
         *,
         src_lang: str | Iterable[str | None] | None = None,
         **kwargs: Any,

@@ -97,10 +97,10 @@ def _cosines(
             padding=True,
             return_tensors="pt",
         )
+        encoder: Any = model.encoder
         with torch.inference_mode():
-            beam_embeddings = model.encoder(
-                **inputs.to(sentence_embedding.device)
-            ).sentence_embedding
+            encoded = encoder(**inputs.to(sentence_embedding.device))
+        beam_embeddings = encoded.sentence_embedding
         embedded[written] = beam_embeddings.to(embedded.dtype)
     beams = embedded.unflatten(0, (len(sentence_embedding), -1))
     return torch.nn.functional.cosine_similarity(beams, sentence_embedding[:, None], dim=-1)

@@ -27,7 +27,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from sentence_transformers.base.modules import InputModule
 from torch import nn
-from transformers import AutoTokenizer, PreTrainedTokenizerFast
+from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerFast
 
 from .adapters_echo import adapter_layers, adapter_parameters, copy_adapter
 from .configuration_echo import EchoConfig
@@ -100,7 +100,7 @@ class ModularEncoder(InputModule):
 
     def __init__(
         self,
-        backbone: nn.Module,
+        backbone: PreTrainedModel,
         tokenizer: Any,
         pivot: str = "eng_Latn",
         max_seq_length: int = 128,
@@ -187,9 +187,10 @@ class ModularEncoder(InputModule):
 
     def _add_alignment(self, number: int):
         def add(module: nn.Module, inputs: dict[str, Any]):
-            if self._active in self.alignment:
+            if self._active is not None and self._active in self.alignment:
                 states, residual = inputs
-                return states, residual + self.alignment[self._active][number](residual)
+                adapters: Any = self.alignment[self._active]
+                return states, residual + adapters[number](residual)
             return None
 
         return add
@@ -221,7 +222,7 @@ class ModularEncoder(InputModule):
         self, inputs: Sequence[Any], texts: list[str], prompt: str | None
     ) -> list[Any]:
         """The language of each text: its own, that of the prompt, or the one that is identified."""
-        languages = []
+        languages: list[Any] = []
         for text in inputs:
             named = text.get("lang") if isinstance(text, dict) else None
             languages.append(named or prompt or None)

@@ -30,7 +30,7 @@ class EchoSpeechForTranslation(PreTrainedModel):
     config_class = EchoSpeechConfig
     base_model_prefix = "encoder"
     main_input_name = "input_values"
-    input_modalities = ("audio",)
+    input_modalities = ["audio"]
     bottleneck = True  # the decoder reads one vector
     _supports_sdpa = True
     _supports_flash_attn = True

@@ -306,7 +306,7 @@ def _row(run: Mapping[str, Any]) -> dict[str, Any]:
     for parent in run.get("parents", {}).values():
         source = parent["name"]
         break
-    start = _public(source) if source else "random weights"
+    start = _public(source) or "random weights"
     if is_training and values.get("decoder"):
         start += f" + decoder of {_public(values['decoder'])}"
     settings = []

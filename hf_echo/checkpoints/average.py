@@ -13,6 +13,7 @@ from typing import Literal
 
 import torch
 from torch import nn
+from transformers import PreTrainedModel
 
 from ..modeling import EchoEncoder, EchoForTranslation, EchoSpeechEncoder
 from ..vocabulary.loading import load_tokenizer
@@ -42,8 +43,8 @@ def average_checkpoints(
         ValueError: a wrong share, a checkpoint without that part, weights of different shapes, or
             other tokenizers.
     """
-    first = open_text_or_speech(model)
-    second = open_text_or_speech(other)
+    first: PreTrainedModel = open_text_or_speech(model)
+    second: PreTrainedModel = open_text_or_speech(other)
     # An encoder and a whole model have the encoder in common.
     if part == "model":
         first = _without_lone_decoder(first, second, model, other)
@@ -70,8 +71,8 @@ def average_checkpoints(
 
 
 def _without_lone_decoder(
-    opened: nn.Module, partner: nn.Module, name: str | Path, partner_name: str | Path
-) -> nn.Module:
+    opened: PreTrainedModel, partner: nn.Module, name: str | Path, partner_name: str | Path
+) -> PreTrainedModel:
     """Of a release whose partner has no decoder the encoder alone; anything else as it is."""
     is_alone = isinstance(opened, EchoForTranslation) and isinstance(partner, EchoEncoder)
     if is_alone and is_release(name):

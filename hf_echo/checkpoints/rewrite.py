@@ -4,7 +4,7 @@ lineage."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -112,7 +112,7 @@ def save_changed(
     out = Path(out)
     first = next(iter(parents.values()))
     heard = {}
-    save = changed.save_pretrained
+    save: Callable[..., Any] = changed.save_pretrained
     if isinstance(changed, EchoSpeechEncoder):
         if is_release(first):
             logger.warning(

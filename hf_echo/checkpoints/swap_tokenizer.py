@@ -64,9 +64,9 @@ def swap_vocabulary(
             configuration that names a token that the new tokenizer does not have.
     """
     check_method(method, auxiliary is not None)
-    match, new_ids = match or match_vocabularies(old_tokenizer, new_tokenizer)
+    token_match, new_ids = match or match_vocabularies(old_tokenizer, new_tokenizer)
     tables = _tables(model)
-    _check_rows(model, tables, match)
+    _check_rows(model, tables, token_match)
     roles = {}
     for role in ROLES:
         token_id = getattr(new_tokenizer, f"{role}_token_id", None)
@@ -81,19 +81,13 @@ def swap_vocabulary(
 
     if method == "focus":
         auxiliary = auxiliary_vectors(auxiliary, new_tokenizer, seed=seed)
-    logger.info("new vocabulary, %s: %s", method, match.counts())
+    logger.info("new vocabulary, %s: %s", method, token_match.counts())
     # a tied head comes once
     weights = list({id(module.weight): module.weight for module in tables.values()}.values())
-    new_weights = _replaced(weights, match, method, auxiliary, seed)
+    new_weights = _replaced(weights, token_match, method, auxiliary, seed)
     replacements = {id(old): new for old, new in zip(weights, new_weights, strict=True)}
     for module in tables.values():
-        module.weight = replacements[id(module.weight)]
-        if not isinstance(module, nn.Embedding):
-            module.out_features = len(module.weight)
-            continue
-        module.num_embeddings = len(module.weight)
-        if module.padding_idx is not None:
-            module.padding_idx = roles["pad_token_id"]
+        _replace_weight(module, replacements[id(module.weight)], roles["pad_token_id"])
     _move_positions(model, roles["pad_token_id"])
 
     for config, name, value in changes:
@@ -104,10 +98,21 @@ def swap_vocabulary(
     return model
 
 
+def _replace_weight(module: nn.Module, weight: nn.Parameter, pad: int) -> None:
+    """Give a matrix its new rows, and the module the numbers that go with them."""
+    module.weight = weight
+    if isinstance(module, nn.Linear):
+        module.out_features = len(weight)
+    elif isinstance(module, nn.Embedding):
+        module.num_embeddings = len(weight)
+        if module.padding_idx is not None:
+            module.padding_idx = pad
+
+
 def _check_rows(model: nn.Module, tables: Mapping[str, nn.Module], match: TokenMatch) -> None:
     """Each table has a row for every old token, and at most a few unused ones."""
     for name, module in tables.items():  # the encoder's first
-        rows = module.weight.shape[0]
+        rows = module.get_parameter("weight").shape[0]
         if name.startswith("decoder.") and rows < match.old_size:
             layers = model.config.num_hidden_layers
             raise ValueError(
@@ -136,7 +141,8 @@ def _tables(model: nn.Module) -> dict[str, nn.Module]:
             tables[f"decoder.{name}"] = table
         return tables
     # A SONAR, whose decoder has some of them twice.
-    tables["encoder.embed_tokens"] = model.encoder.get_input_embeddings()
+    encoder: Any = model.encoder
+    tables["encoder.embed_tokens"] = encoder.get_input_embeddings()
     for name, module in model.decoder.named_modules():
         if name.rpartition(".")[2] in ("shared", "embed_tokens", "lm_head"):
             tables[f"decoder.{name}"] = module
@@ -167,6 +173,7 @@ def _move_positions(model: nn.Module, pad: int) -> None:
     """RoBERTa and XLM-R count positions from the id of the padding token:
     their position vectors move with it."""
     rows = None
+    module: Any
     for module in model.modules():
         positions = getattr(module, "position_embeddings", None)
         old_pad = getattr(module, "padding_idx", None)

@@ -67,10 +67,6 @@ class Prepare(PrepareData):
         from ..utils.executors import executor_named
 
         if not is_recipe(self.data):
-            if self.tokenizer is None:
-                raise ValueError(
-                    "--tokenizer is missing: the tokenizer of the model that will be trained"
-                )
             if self.overrides:
                 raise ValueError("--set changes a recipe, and the first argument names data")
             return super().prepare()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -62,6 +63,10 @@ class LinesOrTable(OpensModel):
         super().__post_init__()
         if self.data is None and (self.source is None or self.target is None):
             raise ValueError("give --source and --target, two files of lines, or --data, one table")
+
+
+def _line_of_file(file: Path | None, lang: str | None, row: int) -> str:
+    return f"{file}:{row + 1} ({lang})"
 
 
 def margin() -> Any:
@@ -129,9 +134,7 @@ class Search(LinesOrTable):
             (x, self.source, self.source_lang),
             (y, self.target, self.target_lang),
         ):
-            refuse_broken(
-                vectors, lambda row, file=file, lang=lang: f"{file}:{row + 1} ({lang})", zeros=False
-            )
+            refuse_broken(vectors, partial(_line_of_file, file, lang), zeros=False)
         # xsim, and xsim++ where there are hard negatives.
         options = {"margin": self.margin, "k": self.k, "gold": text_groups(targets)}
         result = xsim(x, y, **options)
@@ -272,7 +275,6 @@ class Bitext(OpensModel):
 
     def run(self) -> dict[str, Any]:
         """xsim of the public test sets, one after the other, with a line of the table for each."""
-        from functools import partial
         from time import perf_counter
 
         from .. import inference
@@ -315,7 +317,7 @@ class Bitext(OpensModel):
             seconds[name] = perf_counter() - start
             typer.echo(summary({name: tables[name]}).to_markdown(), err=True)
         # The summary of all, and mteb's files if asked for.
-        report = {"model": self.model, "rows": summary(tables).rows}
+        report: dict[str, Any] = {"model": self.model, "rows": summary(tables).rows}
         report["languages"] = {name: table.rows for name, table in tables.items()}
         if self.results is not None:
             written = write_task_results(tables, self.model, self.results, seconds)

@@ -44,6 +44,8 @@ def split_quoted(record: str, delimiter: str = "\t", strict: bool = True) -> lis
     place = 0
     while True:
         match = pattern.match(record, place)
+        if match is None:
+            return None
         end = match.end()
         if end < len(record) and record[end] != delimiter:
             return None
@@ -72,7 +74,9 @@ def delimiter_of(header: str) -> str:
 def each_line(blocks: Iterable[Lines]) -> Iterator[tuple[int, str, str | None]]:
     """(number, text, reason why it is none) of every line, in order."""
     for texts, numbers, bad in blocks:
-        lines = [(number, text, None) for number, text in zip(numbers, texts)]
+        lines: list[tuple[int, str, str | None]] = [
+            (number, text, None) for number, text in zip(numbers, texts)
+        ]
         if bad:
             lines = sorted(lines + [(number, "", reason) for number, reason in bad])
         yield from lines

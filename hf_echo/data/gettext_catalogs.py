@@ -143,11 +143,11 @@ def read_catalog(label: str, data: bytes) -> Any:
         line = data.count(b"\n", 0, error.start) + 1
         raise ValueError(f"{label}:{line}: not a gettext catalog (not {error.encoding})") from None
     except (OSError, LookupError, ValueError, struct.error, IndexError) as error:
-        line = re.search(r"\bline (\d+)", str(error))
+        line_named = re.search(r"\bline (\d+)", str(error))
         reason = (
             re.sub(r"Syntax error in po file |\(line \d+\):? ?", "", str(error)) or "syntax error"
         )
-        where = f"{label}:{line[1] if line else 1}"
+        where = f"{label}:{line_named[1] if line_named else 1}"
         raise ValueError(f"{where}: not a gettext catalog ({reason})") from None
 
 

@@ -74,7 +74,7 @@ class Part(NamedTuple):
     def identity(self) -> Any:
         """Changes with the content, whatever the size and time of a file. None: unknown."""
         if isinstance(self.source, list):
-            content = tuple((str(path.resolve()), content_hash(path)) for path in self.source)
+            content: Any = tuple((str(path.resolve()), content_hash(path)) for path in self.source)
         elif isinstance(self.source, Path):
             content = (str(self.source.resolve()), content_hash(self.source))
         else:

@@ -114,25 +114,27 @@ def find_columns(
 
     # A language is a column or a constant, not both.
     for side, aliases in zip(("source_lang", "target_lang"), zip(*LANGUAGE_ALIASES)):
-        column = mapping.get(side) or _first_in(aliases, found)
-        if column is None and side not in constants:
+        language_column = mapping.get(side) or _first_in(aliases, found)
+        if language_column is None and side not in constants:
             option = "--" + side.replace("_", "-")
             fix = (
                 f"give {side} ({option}), such as fra_Latn, or name the column: --column {side}=NAME, in a recipe "
                 f"columns: {{{side}: NAME}}"
             )
             raise ValueError(f"{where} has no column for {side}; {listing}; {fix}")
-        if column is not None and side in constants:
-            raise ValueError(f"{where} has its own column {column!r} for {side}: leave {side} out")
-        if column is not None:
-            mapping[side] = column
+        if language_column is not None and side in constants:
+            raise ValueError(
+                f"{where} has its own column {language_column!r} for {side}: leave {side} out"
+            )
+        if language_column is not None:
+            mapping[side] = language_column
 
     # The optional columns, where the file has them.
     for name in ("provenance", *OPTIONAL):
-        aliases = NEGATIVE_ALIASES if name == "hard_negatives" else (name,)
-        column = mapping.get(name) or _first_in(aliases, found)
-        if column is not None:
-            mapping[name] = column
+        usual_names = NEGATIVE_ALIASES if name == "hard_negatives" else (name,)
+        optional_column = mapping.get(name) or _first_in(usual_names, found)
+        if optional_column is not None:
+            mapping[name] = optional_column
     return mapping
 
 

@@ -95,7 +95,7 @@ class TokenizedParallel(torch.utils.data.Dataset):
         for name in ("source_lang", "target_lang", "provenance"):
             row[name] = self.names[name][self.labels[name][i]]
         row |= {name: int(self.labels[name][i]) for name in KEYS}
-        if self.negatives is not None:
+        if self.negatives is not None and self.negative_rows is not None:
             row["negatives"] = [
                 self.negatives[j] for j in range(self.negative_rows[i], self.negative_rows[i + 1])
             ]

@@ -33,8 +33,9 @@ def grouped(table: Table, by: str) -> Table:
     column = by if by.endswith("lang") else "lang"
     if any(column not in row for row in table.rows):
         raise ValueError(f"grouping by {by} needs a table with a column {column!r}")
-    # The first column of an average is its label.
-    measures = [name for name in table.average if name in table.columns[1:]]
+    # The first column of an average is its label; a table may have none.
+    table_average = table.average or {}
+    measures = [name for name in table_average if name in table.columns[1:]]
     averaged_rows = rows_of_average(table)
     groups: dict[str, list[dict]] = {}
     for row in averaged_rows:
@@ -44,7 +45,7 @@ def grouped(table: Table, by: str) -> Table:
         rows.append({by: name, "languages": len(members), **_means(members, measures)})
     average = {by: "average", "languages": len(averaged_rows)}
     for measure in measures:
-        average[measure] = table.average[measure]
+        average[measure] = table_average[measure]
     return Table(rows, average, table.notes)
 
 

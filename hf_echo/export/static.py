@@ -28,6 +28,12 @@ ROWS = 100  # meanings of the built-in corpus, in ten languages
 A = 1e-4  # of the weights, model2vec's default
 
 
+def _xsim(model: str | Path, rows: Any) -> Any:
+    """Percent of wrong nearest neighbours among the translations of `rows`."""
+    averages = evaluate_xsim(any_encoder(str(model)), rows).average or {}
+    return averages["xsim"]
+
+
 def write_static(stock: Stock, model: str | Path, folder: Path) -> dict[str, Any]:
     """Write a SentenceTransformer of one StaticEmbedding.
 
@@ -63,8 +69,8 @@ def write_static(stock: Stock, model: str | Path, folder: Path) -> dict[str, Any
     rows = builtin_nway(ROWS, split="test")
     tokens, dimensions = vectors.shape
     return {
-        "xsim": evaluate_xsim(any_encoder(str(folder)), rows).average["xsim"],
-        "xsim_of_model": evaluate_xsim(any_encoder(str(model)), rows).average["xsim"],
+        "xsim": _xsim(folder, rows),
+        "xsim_of_model": _xsim(model, rows),
         "dimensions": dimensions,
         "tokens": tokens,
     }

@@ -83,11 +83,13 @@ def _other(
         for module in others:  # they read float32 embeddings, in whatever dtype the encoder is
             module.float()
     limit = getattr(model, "max_seq_length", None)
-    if not isinstance(limit, int) and max_tokens is not None:
-        raise ValueError(
-            f"max_tokens={max_tokens} needs a max_seq_length, which {name} does not have: leave it out"
-        )
-    rows = 32 if max_tokens is None else max(1, max_tokens // limit)
+    rows = 32
+    if max_tokens is not None:
+        if not isinstance(limit, int):
+            raise ValueError(
+                f"max_tokens={max_tokens} needs a max_seq_length, which {name} does not have: leave it out"
+            )
+        rows = max(1, max_tokens // limit)
 
     def encode_checked(
         texts: list[str], lang: str | None = None, progress: Any = False

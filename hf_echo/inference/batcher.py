@@ -14,7 +14,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Condition, Thread
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from sentence_transformers import SentenceTransformer
@@ -49,6 +49,9 @@ class PromptedModel:
             None.
         size: of an embedding; limit: longest text in tokens, prompt included.
     """
+
+    model: Any  # an EchoEncoder where `is_echo`, else a SentenceTransformer
+    tokenizer: Any
 
     def __init__(self, name: str, dtype: str = "auto"):
         """Arguments and errors as in `any_encoder`."""

@@ -186,6 +186,11 @@ class LiveRows:
         if not encoded_texts:  # another text says the size of embeddings
             encoded_texts = [(min(self.languages or ()), ".")]
         vectors = _embed(self.encode, encoded_texts)
+        if vectors is None:
+            raise ValueError(
+                "a guide or teacher needs dense embeddings, and these are sparse (TF-IDF): "
+                "name another model"
+            )
         out = np.zeros((len(texts), vectors.shape[1]), np.float32)
         out[order] = vectors[: len(order)]
         return out

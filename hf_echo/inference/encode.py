@@ -194,11 +194,11 @@ def load_encoder(
     Raises:
         FileNotFoundError: no such folder or Hub name. ValueError: a damaged checkpoint, or another tokenizer.
     """
-    device = pick_device(device)
+    place = pick_device(device)
     with opening(name_or_path) as name:
         tokenizer = open_tokenizer(name)
-        model = AutoModel.from_pretrained(name, dtype=pick_dtype(dtype, device))
-    return model.to(device).eval(), tokenizer
+        model = AutoModel.from_pretrained(name, dtype=pick_dtype(dtype, place))
+    return model.to(place).eval(), tokenizer
 
 
 @torch.inference_mode()
@@ -338,9 +338,10 @@ def _embed_padded(
     model: EchoEncoder | EchoForTranslation, tokenizer: EchoTokenizer, rows: list[list[int]]
 ) -> np.ndarray:
     ids, mask = padded(rows, tokenizer.pad_token_id)
-    mask = None if mask.all() else mask.to(model.device)
+    attention_mask = None if mask.all() else mask.to(model.device)
     # Call the model, not its encoder: under FSDP only the outermost forward gathers the root's shards.
-    return model(ids.to(model.device), attention_mask=mask).sentence_embedding.float().cpu().numpy()
+    output = model(ids.to(model.device), attention_mask=attention_mask)
+    return output.sentence_embedding.float().cpu().numpy()
 
 
 def pieces_of(

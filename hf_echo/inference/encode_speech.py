@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -131,9 +132,11 @@ def encode_speech(
     short = [row for row, length in enumerate(lengths) if length <= limit]
     for rows in seconds_batches([lengths[row] for row in short], budget):
         rows = [short[row] for row in rows]
-        sums[rows] = embedded(
-            lambda rows=rows: [read_audio(audio[r], rate, name=f"audio {r + 1}") for r in rows]
-        )
+
+        def read_rows(rows: list[int] = rows) -> list[np.ndarray]:
+            return [read_audio(audio[row], rate, name=f"audio {row + 1}") for row in rows]
+
+        sums[rows] = embedded(read_rows)
         weight[rows] = 1
         bar.update(round(sum(lengths[row] for row in rows) / rate))
 
@@ -148,7 +151,7 @@ def encode_speech(
             for batch in seconds_batches([len(piece) for piece in group], budget):
                 some = [group[number] for number in batch]
                 share = np.array([len(piece) for piece in some], np.float32)
-                sums[row] += share @ embedded(lambda some=some: some)
+                sums[row] += share @ embedded(partial(list, some))
                 weight[row] += share.sum()
             bar.update(round(sum(map(len, group)) / rate))
     bar.close()

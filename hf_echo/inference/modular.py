@@ -13,6 +13,8 @@ from .encoders import Encode
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
+    from ..modeling.sentence_transformer_modular import ModularEncoder
+
 
 def is_modular(name: str) -> bool:
     """Whether a folder or a name on the Hub is a modular encoder."""
@@ -45,6 +47,16 @@ def open_modular(
     return SentenceTransformer(modules=[module, pooling], **options)
 
 
+def modular_module(model: SentenceTransformer) -> ModularEncoder:
+    """The module of a model of `open_modular` that holds its languages."""
+    from ..modeling.sentence_transformer_modular import ModularEncoder
+
+    module = model[0]
+    if not isinstance(module, ModularEncoder):
+        raise TypeError(f"{type(module).__name__} is no modular encoder")
+    return module
+
+
 def modular_encoder(model: Any, *, batch_size: int = 32) -> Encode:
     """Encoder (texts, lang) -> embeddings; without lang, the language of each text is
     identified."""
@@ -53,8 +65,8 @@ def modular_encoder(model: Any, *, batch_size: int = 32) -> Encode:
         """(n, d) embeddings of texts in one language, in one each,
         or in languages to be identified."""
         texts = texts_of(texts)
-        lang = langs_of(lang, len(texts))
-        langs = lang if isinstance(lang, list) else [lang] * len(texts)
+        given_langs = langs_of(lang, len(texts))
+        langs = given_langs if isinstance(given_langs, list) else [given_langs] * len(texts)
         inputs: list[Any] = []
         for text, code in zip(texts, langs, strict=True):
             inputs.append({"text": text, "lang": code} if code else text)

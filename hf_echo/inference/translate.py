@@ -43,14 +43,14 @@ def load_translator(
 
     Arguments and errors as of `load_encoder`.
     """
-    device = pick_device(device)
+    place = pick_device(device)
     with opening(name_or_path) as name:
         kind = AutoConfig.from_pretrained(name).model_type
-        model = AutoModelForSeq2SeqLM.from_pretrained(name, dtype=pick_dtype(dtype, device))
+        model = AutoModelForSeq2SeqLM.from_pretrained(name, dtype=pick_dtype(dtype, place))
         tokenizer = open_tokenizer(name, DECODER_FOLDER if kind == SPEECH else "")
         if kind != SPEECH:
             tokenizer.open_target(name)
-    return model.to(device).eval(), tokenizer
+    return model.to(place).eval(), tokenizer
 
 
 @torch.inference_mode()

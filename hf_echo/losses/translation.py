@@ -142,11 +142,11 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
                     minus_one = torch.full_like(target_logits, -1.0)
                     buffer.div_(total).scatter_add_(1, targets, minus_one)
                     buffer = buffer.to(dtype)
-                if need_hidden:
+                if grad_hidden is not None:
                     grad_hidden[start : start + chunk_size] = buffer @ matrix
-                if need_weight and dtype == wide:
+                if grad_weight is not None and dtype == wide:
                     grad_weight.addmm_(buffer.T, rows)
-                elif need_weight:
+                elif grad_weight is not None:
                     grad_weight += buffer.T @ rows
                 del buffer  # free it before the next chunk allocates its own
         ctx.save_for_backward(grad_hidden, grad_weight)

@@ -171,10 +171,10 @@ def neighbours_in_blocks(
     index_file = None
     if index is not None and missing:
         index_file = make_once(folder / f"{y.name}.faiss", partial(_write_index, y, index, block))
-    search = partial(
+    write = partial(
         _write_block, files=files, x=x, y=y, k=k, block=block, index=index, index_file=index_file
     )
-    for _ in executor.map(search, missing, label):
+    for _ in executor.map(write, missing, label):
         pass  # the neighbours are in the files
     (folder / f"{y.name}.faiss").unlink(missing_ok=True)
 

@@ -258,8 +258,8 @@ def _is_after(bead: Bead, lost_bead: Bead) -> bool:
     """Whether a bead has sentences on the side of a lost one, and they come after it."""
     # An empty list is less than any other, and lists compare by their first numbers.
     if lost_bead.sources:
-        return bead.sources > lost_bead.sources
-    return bead.targets > lost_bead.targets
+        return list(bead.sources) > list(lost_bead.sources)
+    return list(bead.targets) > list(lost_bead.targets)
 
 
 def paired_documents(source: Path, target: Path) -> tuple[list[tuple[Path, Path]], Counter[str]]:

@@ -191,13 +191,13 @@ def _encoded_rows(
     for first in range(start, stop, CHUNK):
         texts = lines.read(first, min(first + CHUNK, stop))
         vectors = encoded(encode, texts, lang, f"lines of {lines.name}")
-        refuse_broken(
-            vectors,
-            lambda row, first=first: f"{lines.name}:{lines.line_of(first + row)}",
-            zeros=False,
-        )
+        refuse_broken(vectors, partial(_place_in_file, lines, first), zeros=False)
         parts.append(vectors)
     return np.concatenate(parts)
+
+
+def _place_in_file(lines: TextLines, first: int, row: int) -> str:
+    return f"{lines.name}:{lines.line_of(first + row)}"
 
 
 # What embeddings depend on, by the name in `about.json`, in the words of a user.

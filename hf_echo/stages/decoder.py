@@ -67,8 +67,8 @@ class DecoderTrainer(TranslationTrainer):
         )
 
     def loss_parts(self, model: nn.Module, inputs: dict[str, Any]) -> LossParts:
-        loss: torch.Tensor = self.forward(model, inputs).loss
-        return {"translation": loss}, {"translation": self.args.translation_weight}
+        output = self.forward(model, inputs)
+        return {"translation": output["loss"]}, {"translation": self.args.translation_weight}
 
 
 def own_encoder(model: ModelArguments, data: DataArguments) -> str | None:

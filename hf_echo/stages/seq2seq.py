@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import nn
 
 from ..utils.settings import setting
@@ -27,8 +26,8 @@ class Seq2SeqTrainer(TranslationTrainer):
     bottleneck = False
 
     def loss_parts(self, model: nn.Module, inputs: dict[str, Any]) -> LossParts:
-        loss: torch.Tensor = self.forward(model, inputs).loss
-        return {"translation": loss}, {"translation": self.args.translation_weight}
+        output = self.forward(model, inputs)
+        return {"translation": output["loss"]}, {"translation": self.args.translation_weight}
 
 
 class Seq2SeqStage(Stage):

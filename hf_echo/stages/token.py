@@ -44,8 +44,9 @@ class TokenTrainer(DistillationTrainer):
         """OS Eq. 13 and 14: the teacher's embeddings, and tokens that align with each other."""
         n = len(inputs["index"])
         output = self.encode(model, inputs)
-        states = output.get("encoder_last_hidden_state", output.get("last_hidden_state"))
-        embedding = output.sentence_embedding
+        is_translation = "encoder_last_hidden_state" in output
+        states = output["encoder_last_hidden_state" if is_translation else "last_hidden_state"]
+        embedding = output["sentence_embedding"]
         in_text = own_tokens(inputs["input_ids"], inputs["attention_mask"], self.tokenizer)
         # Eq. 14: sources are the first half of the rows, targets the second.
         student = embedding[:n] + embedding[n:]

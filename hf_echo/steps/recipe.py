@@ -107,7 +107,7 @@ def read_recipe(path: Path, overrides: Mapping[str, Any] | None = None) -> Train
             raise ValueError(
                 f"{path}: operation is {name!r}{did_you_mean(name, OPERATIONS, names)}"
             )
-        step = make(OPERATIONS[name], values, path)
+        step: Training | Operation = make(OPERATIONS[name], values, path)
     else:
         step = read_training(path, values)
     if not values.get("output_dir"):

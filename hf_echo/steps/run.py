@@ -67,8 +67,12 @@ def describe_journey(
             # As in `dry_run`: overrides of a single recipe are not those of its neighbours.
             others = (overrides or {}) if journey else {}
             earlier = earlier_steps(path, journey)
-            made = [read_recipe(step, known_overrides(step, others)).output_dir for step in earlier]
-            yield describe_operation(path, values, made=[*made, *downloads])
+            earlier_outputs = []
+            for step in earlier:
+                earlier_output = read_recipe(step, known_overrides(step, others)).output_dir
+                if earlier_output is not None:
+                    earlier_outputs.append(earlier_output)
+            yield describe_operation(path, values, made=[*earlier_outputs, *downloads])
         else:
             yield dry_run(path, overrides if journey else values, journey=journey)
 
@@ -136,7 +140,7 @@ def describe_operation(
     folders of earlier steps."""
     operation = _operation(path, overrides)
     reads = operation.names(CHECKPOINT) | operation.names(DATA)
-    report = {"recipe": path.stem, "operation": operation.operation, "reads": reads}
+    report: dict[str, Any] = {"recipe": path.stem, "operation": operation.operation, "reads": reads}
     report |= {"settings": operation.names(None), "output_dir": operation.output_dir}
     problems = [*_input_problems(operation, [Path(name) for name in made])]
     try:
@@ -192,16 +196,17 @@ def _difference(operation: Operation, before: dict[str, Any]) -> str | None:
     inputs = models | operation.names(DATA)
     recorded = before.get("parents", {}) | before.get("data", {})
     for role in sorted({*inputs, *recorded}):
-        name = inputs.get(role)
+        input_name = inputs.get(role)
         was = recorded.get(role, {})
-        if name is None or not was:
-            return f"{role} was {was.get('name')}, now {name}"
+        if input_name is None or not was:
+            return f"{role} was {was.get('name')}, now {input_name}"
         if role in models:
-            is_same = fingerprint(name) == was.get("fingerprint")
+            is_same = fingerprint(input_name) == was.get("fingerprint")
         else:
-            is_same = (sha256(name) if Path(name).is_file() else None) == was.get("sha256")
+            digest = sha256(input_name) if Path(input_name).is_file() else None
+            is_same = digest == was.get("sha256")
         if not is_same:
-            return f"{role} ({name}) has changed since"
+            return f"{role} ({input_name}) has changed since"
     return None
 
 

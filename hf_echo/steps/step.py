@@ -18,7 +18,7 @@ class Operation(Step):
     """An operation on checkpoints. `make`, which writes the folder `output_dir`, is `calls`."""
 
     reports = True
-    output_dir: str
+    output_dir: str | None  # None: the input itself is changed
 
     def __post_init__(self) -> None:
         super().__post_init__()

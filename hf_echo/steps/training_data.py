@@ -361,7 +361,8 @@ class PrepareData(Operation):
 
     data: str = setting("parallel data, as train_data of a recipe", argument=True, reads=DATA)
     output_dir: str = output("folder of the shards")
-    tokenizer: str = setting(
+    # A command that takes a recipe in place of data has none.
+    tokenizer: str | None = setting(
         "tokenizer of the model: checkpoint, folder or Hub name", reads=CHECKPOINT
     )
     data_options: dict = setting("further arguments of load_parallel", dict, option="--data-option")
@@ -394,6 +395,10 @@ class PrepareData(Operation):
         from ..modeling import EchoTokenizer
         from ..vocabulary.loading import load_tokenizer
 
+        if self.tokenizer is None:
+            raise ValueError(
+                "--tokenizer is missing: the tokenizer of the model that will be trained"
+            )
         tokenizer = load_tokenizer(self.tokenizer)
         if not isinstance(tokenizer, EchoTokenizer):
             tokenizer = EchoTokenizer.around(tokenizer)

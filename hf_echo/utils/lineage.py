@@ -64,10 +64,10 @@ def write_lineage(
     # Data: name and checksum of each file.
     data_names = {}
     data_notes = {}
-    for role, path in (data or {}).items():
-        if path is None:
+    for role, file in (data or {}).items():
+        if file is None:
             continue
-        name = _recorded_name(path)
+        name = _recorded_name(file)
         data_names[role] = name
         data_notes[role] = {"name": name, "sha256": sha256(name) if Path(name).is_file() else None}
 

@@ -20,7 +20,8 @@ def fields_of(content: bytes, numbers: set[int]) -> Iterator[tuple[int, Any]]:
         field_number = key >> 3
         wire_type = key & 7
         if wire_type == VARINT:
-            value, place = _number(content, place)
+            number, place = _number(content, place)
+            value: int | bytes = number
         # Of other types the size is known, or stands before the value.
         else:
             size = SIZES.get(wire_type)

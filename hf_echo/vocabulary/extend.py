@@ -57,11 +57,12 @@ def extend_tokenizer(
     Raises:
         ValueError: not a byte-level BPE; too few counts; vocab_size adds nothing.
     """
-    if isinstance(tokenizer, (str, Path)):
-        tokenizer = load_tokenizer(tokenizer)
-    backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
+    opened = load_tokenizer(tokenizer) if isinstance(tokenizer, (str, Path)) else tokenizer
+    backend = getattr(opened, "backend_tokenizer", opened)
     size = id_count(backend)
     if n_merges is None:
+        if vocab_size is None:
+            raise ValueError("give n_merges or vocab_size: how many tokens to add")
         n_merges = vocab_size - size
         if n_merges <= 0:
             raise ValueError(
@@ -80,7 +81,7 @@ def extend_tokenizer(
             f"the counts allow {new_tokens} new tokens, not {n_merges}: ask for {new_tokens} or count more text"
             f" (pairs seen fewer than {min_count} times are not merged)"
         )
-    return backend if isinstance(tokenizer, Tokenizer) else with_backend(tokenizer, backend)
+    return backend if isinstance(opened, Tokenizer) else with_backend(opened, backend)
 
 
 def check_byte_level(backend: Tokenizer) -> None:

@@ -35,6 +35,17 @@ def test_the_language_that_was_taught_is_in_no_group():
     assert rows == [{"script": "Latin", "languages": 2, "clt": 85.0}]
 
 
+def test_groups_of_a_table_without_average_have_no_means():
+    counts = Table([{"lang": "fra_Latn", "count": 10}, {"lang": "rus_Cyrl", "count": 20}])
+
+    rows = grouped(counts, "script").rows
+
+    assert rows == [
+        {"script": "Latin", "languages": 1},
+        {"script": "Cyrillic", "languages": 1},
+    ]
+
+
 def test_the_mean_is_over_languages_first():
     """(80 + 60) / 2 = 70 and 40: the mean is 55, while the mean over all rows is 60."""
     tables = {

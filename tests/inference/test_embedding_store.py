@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from datasets import Dataset
+from scipy.sparse import csr_matrix
 
 import hf_echo.inference.embedding_store as module
 from hf_echo.inference import encode
@@ -201,6 +202,13 @@ def test_live_rows_of_unknown_languages_alone_have_a_width(dataset):
     live = LiveRows(dataset, "source", Encoder(), languages=KNOWN)
 
     np.testing.assert_array_equal(live[[0]], np.zeros((1, 6)))
+
+
+def test_live_rows_refuse_sparse_embeddings(dataset):
+    live = LiveRows(dataset, "source", lambda texts, lang: csr_matrix(np.eye(len(texts))))
+
+    with pytest.raises(ValueError, match="needs dense embeddings"):
+        live[[0]]
 
 
 def test_a_wrong_number_of_vectors_is_an_error(dataset, tmp_path):

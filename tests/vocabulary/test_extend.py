@@ -438,6 +438,7 @@ test_not_byte_level = refusals(
     call=wrong_kind,
 )
 test_bad_input = refusals(
+    ({" a": 1}, {}, "give n_merges or vocab_size"),
     ({" a": 1}, {"vocab_size": 100}, "vocab_size 100 must be above the 293"),
     (
         {" xyz": 2, " q": 1},

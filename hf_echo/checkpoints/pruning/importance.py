@@ -73,20 +73,21 @@ def _shares(score: Tensor) -> Tensor:
 
 
 def _norm_weight(norm: nn.Module) -> Tensor:
-    return norm.weight.detach().double().cpu()
+    return norm.get_parameter("weight").detach().double().cpu()
 
 
 def _read(module: nn.Module) -> Tensor:
     """(in,) squared norms of the columns; 1 for no projection."""
     if isinstance(module, nn.Identity):
         return torch.ones((), dtype=torch.float64)
-    norms = torch.linalg.vector_norm(module.weight.detach(), dim=0, dtype=torch.float64)
+    weight = module.get_parameter("weight").detach()
+    norms = torch.linalg.vector_norm(weight, dim=0, dtype=torch.float64)
     return norms.square().cpu()
 
 
 def _written(linear: nn.Module, norm: nn.Module | None = None) -> Tensor:
     """(out,) squared norms of the rows, the inputs scaled by the norm before them."""
-    weight = linear.weight.detach().double().cpu()
+    weight = linear.get_parameter("weight").detach().double().cpu()
     if norm is not None:
         weight = weight * _norm_weight(norm)
     return weight.square().sum(1)

@@ -166,7 +166,7 @@ class _Cut:
         one."""
         old = self.encoder
         state = self._state()
-        changes = {**self.shape, "decoder": None}
+        changes: dict[str, Any] = {**self.shape, "decoder": None}
         layer_types = getattr(old.config, "layer_types", None)
         if layer_types:
             changes["layer_types"] = [layer_types[number] for number in self.layers]

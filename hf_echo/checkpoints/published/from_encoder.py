@@ -77,7 +77,7 @@ def convert_encoder(
 
     # The tokenizer has to fit.
     if tokenizer or finished is None:
-        words = load_tokenizer(tokenizer or source)
+        words: PreTrainedTokenizerBase = load_tokenizer(tokenizer or source)
     else:
         words = finished.tokenizer
     model_config = read_pretrained(AutoConfig, source, place, **options)

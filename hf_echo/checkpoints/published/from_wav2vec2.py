@@ -71,7 +71,7 @@ def convert_wav2vec2(
         ValueError: another kind of model, missing or unknown tensors, or sizes that do not fit.
     """
     if Path(source).is_file():
-        audio = _from_file(Path(source), heads)
+        audio: PreTrainedModel = _from_file(Path(source), heads)
     else:
         audio = _from_transformers(source)
     audio.config.apply_spec_augment = False  # stage `speech` masks the features itself

@@ -170,7 +170,7 @@ def open_finished(place: str, modules: Modules) -> FinishedModel:
         ) from error
     transformer = model[0]
     prompts = {name: text for name, text in (model.prompts or {}).items() if text is not None}
-    served = {
+    served: dict[str, Any] = {
         "prompts": prompts,
         "default_prompt_name": model.default_prompt_name,
         "similarity_fn_name": str(model.similarity_fn_name),

@@ -88,7 +88,7 @@ def _first_of_keys(db: duckdb.DuckDBPyConnection) -> None:
     """)
     # A round: a row that is the first of all its keys is kept, and the others with one of these
     # keys go.
-    while db.execute("SELECT count(*) FROM open").fetchone()[0] > SEQUENTIAL:
+    while db.execute("SELECT count(*) FROM open").fetchall()[0][0] > SEQUENTIAL:
         db.execute("""
             CREATE TEMP TABLE kept AS SELECT row FROM
                 (SELECT row, row = min(row) OVER (PARTITION BY key) AS is_first FROM open)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 from ...languages import find_language
@@ -63,7 +63,7 @@ def speech_tables(path: Path, split: str | None) -> list[Path]:
 def _common_voice_tables(path: Path, folders: Sequence[Path], split: str | None) -> list[Path]:
     """One table a language and split."""
     # A split is a table of this name in each folder of a language.
-    stems = COMMON_VOICE_SPLITS
+    stems: tuple[str, ...] = COMMON_VOICE_SPLITS
     if split is not None:
         stems = ("dev" if SPLIT_WORDS.get(split) == "validation" else split,)
     tables = []
@@ -134,7 +134,7 @@ def columns_of_layout(file: Path, columns: Sequence[str], constants: Mapping[str
     extra: Extra = {}
     for name, value in values.items():
         if name not in constants:
-            extra[name] = lambda block, value=value: [value] * len(block["audio"])
+            extra[name] = partial(_constant_column, value)
     if is_fleurs:
         folder = file.parent.parent / ENGLISH_FLEURS
         english = [folder / f"{stem}.tsv" for stem in COMMON_VOICE_SPLITS]
@@ -142,6 +142,10 @@ def columns_of_layout(file: Path, columns: Sequence[str], constants: Mapping[str
         if texts:
             extra["english"] = lambda block: [texts.get(number) for number in block["id"]]
     return extra
+
+
+def _constant_column(value: str, block: Mapping[str, Sequence]) -> list[str]:
+    return [value] * len(block["audio"])
 
 
 @lru_cache(maxsize=4)

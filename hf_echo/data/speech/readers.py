@@ -251,7 +251,7 @@ def checked_rows(
     good: dict[str, list[Any]] = {name: [] for name in (*COLUMNS, *optional)}
     bad = []
     for row, fields in enumerate(zip(*values.values(), strict=True)):
-        record = dict(zip(values, fields, strict=True)) | constants
+        record = {**dict(zip(values, fields, strict=True)), **constants}
         reason = check_text("text", record["text"])
         try:
             lang = _code(record.get("lang"))

@@ -145,11 +145,10 @@ def _all(path: Path, lang: str | None, on_bad_row: str) -> Iterator[Sentence]:
         yield from _table(path, columns, lang, on_bad_row)
     else:
         for row in load_parallel(path, split=None, on_bad_row=on_bad_row):
-            english = {row["target_lang"]: row["target"], row["source_lang"]: row["source"]}.get(
-                ENGLISH
-            )
-            yield Sentence(row["source"], row["source_lang"], english)
-            yield Sentence(row["target"], row["target_lang"], english)
+            texts = {row["target_lang"]: row["target"], row["source_lang"]: row["source"]}
+            english_text = texts.get(ENGLISH)
+            yield Sentence(row["source"], row["source_lang"], english_text)
+            yield Sentence(row["target"], row["target_lang"], english_text)
 
 
 def _table(path: Path, columns: list[str], lang: str | None, on_bad_row: str) -> Iterator[Sentence]:

@@ -143,11 +143,11 @@ def cross_lingual_choices(
             raise ValueError(f"{place}: {right}: the options have another order")
         # The document as a list of sentences.
         document = row["spoken_texts"] if as_text else row["document"]
-        if isinstance(document, str) and cut is None:
-            document = [document]
-        elif isinstance(document, str):
-            (sentences,) = cut([document], row["lang"])
-            document = trimmed(sentences)
+        if isinstance(document, str):
+            sentences = [document]
+            if cut is not None:
+                sentences = trimmed(cut(sentences, row["lang"])[0])
+            document = sentences
         # With letters the options stand in the prompt, and the letters are scored.
         options = list(question["options"])
         prompt = ""

@@ -169,21 +169,23 @@ def _rows_of(
             continue
         # Files are read here; a folder of one language is left to `datasets`.
         if spec.files is None:
-            numbered = enumerate(_read(name, spec, path, place, spec.splits[split]), 1)
+            numbered: Iterator[tuple[int, Row]] = enumerate(
+                _read(name, spec, path, place, spec.splits[split]), 1
+            )
         else:
             numbered = _file_rows(_local(name, spec, path, place))
         where = str(Path(path, place)) if path is not None else f"{spec.repo} {place}".strip()
         for number, set_row in numbered:
             try:
-                row = spec.read(set_row, code)
+                checked_row = spec.read(set_row, code)
             except KeyError as error:
                 raise ValueError(
                     f"{where}, row {number}: no column {error}; found {', '.join(set_row)}"
                 ) from None
             except ValueError as error:
                 raise ValueError(f"{where}, row {number}: {error}") from None
-            if row is not None:
-                yield row
+            if checked_row is not None:
+                yield checked_row
 
 
 def _nllb(code: str, spec: PublicSet) -> str:

@@ -138,8 +138,8 @@ def itermax_links(similarity: np.ndarray, *, iterations: int = 2) -> np.ndarray:
     if min(links.shape) <= 2:
         return links
     for _ in range(iterations - 1):
-        row_linked = links.any(1)
-        column_linked = links.any(0)
+        row_linked = np.asarray(links.any(1))
+        column_linked = np.asarray(links.any(0))
         if row_linked.all() or column_linked.all():
             break
         linked_sides = row_linked[:, None].astype(int) + column_linked  # (m, n), 0 to 2

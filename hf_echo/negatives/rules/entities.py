@@ -68,16 +68,16 @@ def entity(s: Sentence, rng: Random) -> Iterator[Edits]:
                 edits |= dict.fromkeys(range(start + 1, end), "")
             yield edits
     for k, low in enumerate(s.low[: len(s)]):
-        group = _SIBLINGS.get(low)
+        siblings = _SIBLINGS.get(low)
         if (
-            group is None
+            siblings is None
             or s.in_code(k)
             or s.in_compound(k)
             or s.is_name(k)
             or not _is_noun_here(s, k)
         ):
             continue
-        for new in _others(low, group, s, rng)[:2]:
+        for new in _others(low, siblings, s, rng)[:2]:
             yield {k: cased(new, s.tokens[k])}
 
 

@@ -84,9 +84,9 @@ def number(s: Sentence, rng: Random) -> Iterator[Edits]:
                 for new in _other_numbers(low, rng):
                     yield {k: new}
         elif low in _WORDS:
-            new = _other_number_word(s, k, low, rng)
-            if new:
-                yield {k: cased(new, s.tokens[k])}
+            new_word = _other_number_word(s, k, low, rng)
+            if new_word:
+                yield {k: cased(new_word, s.tokens[k])}
 
 
 def _is_quantity(s: Sentence, k: int) -> bool:

@@ -34,7 +34,8 @@ def article_for(word: str) -> str:
     if len(word) > 1 and word.isupper() and word[0] in "FHLMNRSXU":  # spelled out: an MRI, a UN
         sounds_as_vowel = word[0] != "U" and word[1] not in "AEIOUY"
     else:
-        sounds_as_vowel = _VOWEL_SOUND.match(word) and not _CONSONANT_SOUND.match(word)
+        starts_with_vowel = _VOWEL_SOUND.match(word) is not None
+        sounds_as_vowel = starts_with_vowel and not _CONSONANT_SOUND.match(word)
     return "an" if sounds_as_vowel else "a"
 
 

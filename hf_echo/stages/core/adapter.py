@@ -81,7 +81,7 @@ def add_adapter(
     """
     from peft import LoraConfig
 
-    part = model
+    part: Any = model
     if isinstance(model, EchoForTranslation):
         part = model.decoder if learns == "decoder" else model.encoder
 

@@ -229,7 +229,8 @@ def check_model(model: nn.Module, args: CoreConfig) -> None:
         )
     if args.neftune_noise_alpha is not None:
         try:
-            embeddings = model.get_input_embeddings()
+            read_embeddings: Any = model.get_input_embeddings
+            embeddings = read_embeddings()
         except (AttributeError, NotImplementedError):
             embeddings = None
         if embeddings is None:

@@ -64,6 +64,7 @@ class EncoderTrainer(CoreTrainer):
 
 def set_attention_dropout(encoder: nn.Module, probability: float) -> None:
     """Set the dropout inside of attention; that of the hidden states stays."""
+    module: Any
     for module in encoder.modules():
         if isinstance(getattr(module, "attention_dropout", None), float):
             module.attention_dropout = probability

@@ -12,7 +12,7 @@ from torch import nn
 from transformers import PreTrainedConfig
 
 from ...checkpoints.pruning.layout import layer_list
-from ...modeling import EchoConfig, EchoEncoder, EchoForTranslation
+from ...modeling import EchoConfig, EchoDecoder, EchoEncoder, EchoForTranslation
 from .arguments import ModelArguments
 from .base import CoreConfig
 from .hours import FORWARD, TRAINING, computed_hours
@@ -146,7 +146,7 @@ def size_of_echo(
         stacks.append(
             Stack(tokens, layers, decoder.hidden_size, decoder.intermediate_size, is_gated=True)
         )
-    report = {
+    report: dict[str, Any] = {
         "parameters": with_total(parameters),
         "batches": batches(args),
         "memory_gib": memory(count(model), trained, activation_memory(args, stacks)),
@@ -188,7 +188,7 @@ def _encoder_stack(encoder: EchoEncoder, tokens: float) -> Stack:
     return Stack(tokens, config.num_hidden_layers, config.hidden_size, inner, is_gated)
 
 
-def _decoder_flops(decoder: nn.Module, args: Any) -> float:
+def _decoder_flops(decoder: EchoDecoder, args: Any) -> float:
     """Operations of a training step for each token of a side:
     the blocks, and the softmax over the vocabulary."""
     config = decoder.config

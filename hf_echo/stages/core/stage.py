@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from datasets import Dataset
-from torch import nn
-from transformers import PreTrainedConfig
+from transformers import PreTrainedConfig, PreTrainedModel
 
 from ...checkpoints.rewrite import encoder_of
 from ...data.prepared import PreparedParallel
@@ -168,7 +167,7 @@ class Stage:
             )
         return trainer
 
-    def finished(self, trainer: CoreTrainer) -> nn.Module | None:
+    def finished(self, trainer: CoreTrainer) -> PreTrainedModel | None:
         """The model that is saved, where it is not the one that was trained."""
         return None
 

@@ -50,20 +50,20 @@ def text_lengths(
     Raises:
         ValueError: a text that is encoded is beyond the learned positions.
     """
-    whole = trainer.train_dataset
-    data = whole if data is None else data
+    whole: Any = trainer.train_dataset
+    measured_data = whole if data is None else data
     overhead = trainer.data_collator.overhead(whole)
     positions = learned_positions(trainer.model)
     if positions:
         sides = ("source", "target", "negatives")[: min(encoder_sides, 3)]
-        longest = max(data.longest()[side] for side in sides)
+        longest = max(measured_data.longest()[side] for side in sides)
         # The prompt in front of a text takes positions, too.
         room = positions - overhead["prefix"]
         if longest > room:
             raise ValueError(
                 f"a text has {longest} tokens, the encoder room for {room}; set max_length={room}"
             )
-    return data.lengths(encoder_sides=encoder_sides, **overhead)
+    return measured_data.lengths(encoder_sides=encoder_sides, **overhead)
 
 
 def same_text(inputs: Mapping[str, Any]) -> Callable[[slice], torch.Tensor]:

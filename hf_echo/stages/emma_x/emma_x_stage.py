@@ -369,7 +369,7 @@ class EmmaXStage(MaskingStage):
     ) -> dict[str, int]:
         return {
             "momentum encoder": alone,
-            "mixture": config.ranks * (2 * encoder.embedding_size + 1),
+            "mixture": config.ranks * (2 * encoder.vector_size + 1),
             "masked language model": encoder.vocab_size,
         }
 

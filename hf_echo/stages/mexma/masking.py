@@ -24,6 +24,7 @@ from ..core.encoder import set_attention_dropout
 from ..core.plan import Stack, Start, activation_memory, memory, size_of_echo, with_total
 from ..core.stage import Stage
 from ..core.text import TextConfig, text_lengths
+from .unmasking_head import UnmaskingHead
 
 MASK = "<mask>"
 POOLING = "cls"
@@ -43,7 +44,7 @@ class EncoderWithHead(nn.Module):
 
     has_front = True  # its tokenizer puts a token in front of a text
 
-    def __init__(self, encoder: EchoEncoder, head: nn.Module):
+    def __init__(self, encoder: EchoEncoder, head: UnmaskingHead):
         super().__init__()
         self.encoder = encoder
         self.head = head
@@ -126,7 +127,7 @@ def add_mask_token(encoder: EchoEncoder, tokenizer: EchoTokenizer) -> None:
                 "adapter: the base lacks a mask token, and a new one would change it: leave adapter out"
             )
         encoder.resize_token_embeddings(len(tokenizer), mean_resizing=False)
-        matrix = encoder.get_input_embeddings().weight
+        matrix = encoder.get_input_embeddings().get_parameter("weight")
         with torch.no_grad():
             matrix[before:] = matrix[:before].mean(0)
 

@@ -19,7 +19,7 @@ from transformers import set_seed
 
 from ...data.readers import load_parallel
 from ...data.texts import read_texts
-from ...inference.modular import open_modular
+from ...inference.modular import modular_module, open_modular
 from ...languages import language as checked_language
 from ...modeling.sentence_transformer_modular import ModularEncoder
 from ...utils.fingerprint import fingerprint, sha256
@@ -102,7 +102,7 @@ def add_language(  # noqa: PLR0913 (the options of `hf-echo modular add-language
     if texts is not None:
         lines = [line for line in read_texts(texts) if line.strip()]
     opened = open_modular(model, sorted(needed))
-    module = opened[0]
+    module = modular_module(opened)
     losses = _train(opened, language, lines, pairs, settings)
 
     # What the folder of the language says about itself.
@@ -177,7 +177,7 @@ def _train(
     """Train the parts in the paper's order; returns their mean losses."""
     from .training import PairSet, train_masked, train_pairs
 
-    module = opened[0]
+    module = modular_module(opened)
     losses = {}
     common = {name: settings[name] for name in ("batch_size", "seed")}
     pair_settings = common | {name: settings[name] for name in ("epochs", "learning_rate")}
@@ -187,7 +187,7 @@ def _train(
         if lines is None:
             module.add_language(language)
         else:
-            old = module.backbone.get_input_embeddings().weight.detach()
+            old = module.backbone.get_input_embeddings().get_parameter("weight").detach()
             tokenizer, rows = language_vocabulary(
                 module.tokenizer, old, lines, settings["vocab_size"], seed=settings["seed"]
             )

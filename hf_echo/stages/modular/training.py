@@ -17,6 +17,7 @@ from transformers import (
     TrainingArguments,
 )
 
+from ...inference.modular import modular_module
 from ...losses import cosine_loss
 from ...modeling.packed_echo import train_packed
 from ...modeling.precision_echo import bf16_is_faster
@@ -165,7 +166,7 @@ def train_pairs(
     prompts = {}
     for pairs in pair_sets:
         if pairs.loss == "parallel":
-            loss = CosineLoss(model)
+            loss: nn.Module = CosineLoss(model)
         elif pairs.first == language:
             loss = MultipleNegativesRankingLoss(model, scale=SCALE)
         else:
@@ -174,7 +175,7 @@ def train_pairs(
         losses[pairs.name] = loss
         prompts[pairs.name] = dict.fromkeys(pairs.columns, language) | {"source": pairs.first}
     # All other parts are frozen, those of other languages too.
-    model[0].learn(language, (part,))
+    modular_module(model).learn(language, (part,))
     arguments = SentenceTransformerTrainingArguments(
         **_common(output_dir, **common),
         num_train_epochs=epochs,

@@ -75,8 +75,8 @@ class Xsimpp(evaluate.Metric):
         x = unit_vectors(predictions, "predictions")
         y = unit_vectors(references, "references", x.shape[1])
         # as `evaluate` keeps predictions and references
-        negatives = np.asarray(negatives, np.float32)
-        hard = unit_vectors(negatives, "negatives", x.shape[1])
+        negative_vectors = np.asarray(negatives, np.float32)
+        hard = unit_vectors(negative_vectors, "negatives", x.shape[1])
         owners = _checked_owners(negative_owner, len(hard), len(y))
         pool = np.concatenate([y, hard])
         chosen = best_rows(x, pool, margin, k)
