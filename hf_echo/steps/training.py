@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from ..stages.core.arguments import DataArguments
 from ..stages.core.base import CoreTrainer
 from ..stages.core.model_shape import check_same_shape
 from ..stages.core.stage import Stage
-from ..utils.files import read_json, write_json
+from ..utils.files import only_run, read_json, write_json
 from ..utils.lineage import portable
 from .data import (
     data_fingerprints,
@@ -67,12 +68,22 @@ def train_recipe(
     """
     training = read_recipe(path, overrides)
     assert isinstance(training, Training), f"{path} is an operation"
+    args = training.config
+    out = Path(args.output_dir)
+    check_output_folder(out)
+    # Two runs would write their checkpoints into one folder. The first process speaks for all.
+    alone = only_run(out) if args.process_index == 0 else nullcontext()
+    with alone:
+        return _trained(path, training, fresh, changed_data)
+
+
+def _trained(path: Path, training: Training, fresh: bool, changed_data: bool) -> dict[str, Any]:
+    """The results of a stage that is finished, or trained now."""
     stage = training.stage
     model_args = training.model
     data_args = training.data
     args = training.config
     out = Path(args.output_dir)
-    check_output_folder(out)
     run = record_of(training) | {"processes": args.world_size}
     before = None if fresh else read_record(out)
     if is_finished(out, run, before):

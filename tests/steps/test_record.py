@@ -11,6 +11,7 @@ from hf_echo.steps.recipe import read_recipe
 from hf_echo.steps.record import FREE, LENGTH, record_of
 from hf_echo.steps.table import STAGES, stage_named
 from hf_echo.steps.training import train_recipe
+from hf_echo.utils.files import only_run
 from hf_echo.utils.settings import fields_of
 
 
@@ -38,6 +39,15 @@ def test_a_run_records_what_its_recipe_says(recipe, place, monkeypatch):
     # Paths are relative.
     assert said["train_data"] == "train.tsv"
     assert str(place) not in json.dumps(said)
+
+
+def test_two_runs_do_not_write_one_folder(recipe, place):
+    path = recipe(max_steps=1, dev_data={})
+    message = "another run writes .*a: wait until it ends"
+    # The lock is held as by a run in another process.
+    with only_run(place / "a"), pytest.raises(ValueError, match=message):
+        train_recipe(path)
+    assert not (place / "a").exists()
 
 
 def test_what_a_stage_declares_makes_another_run():
