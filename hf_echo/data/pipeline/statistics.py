@@ -8,6 +8,7 @@ characters. As in the paper, code and mathematics are counted by the side with n
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,30 +72,38 @@ def columns_with_values(files: Iterable[Path]) -> list[str]:
 
 def as_json(steps: Sequence[tuple[str, Directions]]) -> list[dict[str, Any]]:
     """Rows in, kept and dropped of each step, in total and by direction;
-    `steps` have the rows after each one."""
+    `steps` have the rows after each one. A step of sampling that repeats rows has "repeated" too."""
     reports = []
     before = steps[0][1]
     for name, after in steps:
         directions = {}
         for direction in sorted({*before, *after}):
-            directions[direction] = _three(before.get(direction, 0), after.get(direction, 0))
-        total = _three(sum(before.values()), sum(after.values()))
+            directions[direction] = _counts(before.get(direction, 0), after.get(direction, 0))
+        total: Counter[str] = Counter({"in": 0, "kept": 0, "dropped": 0})
+        for counts in directions.values():
+            total.update(counts)
         reports.append({"step": name, **total, "directions": directions})
         before = after
     return reports
 
 
-def _three(before: int, after: int) -> dict[str, int]:
-    return {"in": before, "kept": after, "dropped": before - after}
+def _counts(before: int, after: int) -> dict[str, int]:
+    counts = {"in": before, "kept": after, "dropped": max(before - after, 0)}
+    if after > before:
+        counts["repeated"] = after - before
+    return counts
 
 
 def steps_table(steps: Sequence[Mapping[str, Any]]) -> str:
+    columns = ["in", "kept", "dropped"]
+    if any("repeated" in step for step in steps):
+        columns.append("repeated")
     rows = []
     for step in steps:
         share = f"{100 * step['kept'] / step['in']:.1f}" if step["in"] else ""
-        counts = [f"{step[name]:,}" for name in ("in", "kept", "dropped")]
+        counts = [f"{step.get(name, 0):,}" for name in columns]
         rows.append([step["step"], *counts, share])
-    return markdown_table(["step", "rows in", "kept", "dropped", "kept, %"], rows)
+    return markdown_table(["step", "rows in", *columns[1:], "kept, %"], rows)
 
 
 def as_markdown(steps: Sequence[Mapping[str, Any]]) -> str:

@@ -7,6 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from hf_echo.data.pipeline import collect_statistics
+from hf_echo.data.pipeline.statistics import as_json, steps_table
 
 COLUMNS = {
     "source": ["été", "hiver", "winter", "夏", "x = 1", "x is one", "x is two"],
@@ -61,3 +62,25 @@ def test_counts_become_a_table(statistics):
 
     assert header.startswith("| data | pairs | directions |")
     assert first == "| primary | 3 | 2 | 2 | 2 | 14 | 18 |"
+
+
+def test_repeated_rows_are_no_negative_drop():
+    """French: 30 of 90 rows go; German: 10 rows become 40."""
+    read = {"fra_Latn>eng_Latn": 90, "deu_Latn>eng_Latn": 10}
+    drawn = {"fra_Latn>eng_Latn": 60, "deu_Latn>eng_Latn": 40}
+
+    _, sample = as_json([("sources", read), ("sample", drawn)])
+
+    assert (sample["in"], sample["kept"], sample["dropped"], sample["repeated"]) == (
+        100,
+        100,
+        30,
+        30,
+    )
+    assert "repeated" in steps_table([sample]).splitlines()[0]
+
+
+def test_a_step_without_repeated_rows_has_no_column_of_them():
+    steps = as_json([("sources", {"fra_Latn>eng_Latn": 3}), ("sanity", {"fra_Latn>eng_Latn": 2})])
+
+    assert steps_table(steps).splitlines()[-1] == "| sanity | 3 | 2 | 1 | 66.7 |"

@@ -138,6 +138,12 @@ def _read(path: Path) -> Any:
             f"calibrated: no file {path}; `hf-echo data calibrate DEV --model M --out {path}` writes it"
         )
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        calibrated = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise ValueError(f"calibrated: {path} is not JSON: {error}") from None
+    pairs = list(calibrated.values()) if isinstance(calibrated, dict) else []
+    if not pairs or not all(isinstance(pair, list) for pair in pairs):
+        raise ValueError(
+            f"calibrated: {path} is no file of hf-echo data calibrate, which maps directions to [mean, deviation]"
+        )
+    return calibrated

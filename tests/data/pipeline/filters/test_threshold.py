@@ -128,3 +128,10 @@ def test_score_fills_what_has_no_quality(rows):
     assert calls == [(["b"], ["y"], ["fra_Latn"], ["eng_Latn"])]
     assert score(table, scorer, again=True)["quality"].to_pylist() == [0.5, 0.5]
     assert score(rows(("a", "x")), scorer).column_names[-1] == "quality"
+
+
+def test_another_json_file_is_no_calibration(tmp_path):
+    file = tmp_path / "xsim.json"
+    file.write_text('{"model": "m", "rows": []}', encoding="utf-8")
+    with pytest.raises(ValueError, match="xsim.json is no file of hf-echo data calibrate"):
+        DirectionThreshold(calibrated=str(file))
