@@ -86,8 +86,15 @@ def swap_vocabulary(
     weights = list({id(module.weight): module.weight for module in tables.values()}.values())
     new_weights = _replaced(weights, token_match, method, auxiliary, seed)
     replacements = {id(old): new for old, new in zip(weights, new_weights, strict=True)}
+    module: Any  # an Embedding, or the Linear of a head
     for module in tables.values():
-        _replace_weight(module, replacements[id(module.weight)], roles["pad_token_id"])
+        module.weight = replacements[id(module.weight)]
+        if not isinstance(module, nn.Embedding):
+            module.out_features = len(module.weight)
+            continue
+        module.num_embeddings = len(module.weight)
+        if module.padding_idx is not None:
+            module.padding_idx = roles["pad_token_id"]
     _move_positions(model, roles["pad_token_id"])
 
     for config, name, value in changes:
@@ -96,17 +103,6 @@ def swap_vocabulary(
         if "vocab_size" in config.to_dict():
             config.vocab_size = len(new_weights[0])
     return model
-
-
-def _replace_weight(module: nn.Module, weight: nn.Parameter, pad: int) -> None:
-    """Give a matrix its new rows, and the module the numbers that go with them."""
-    module.weight = weight
-    if isinstance(module, nn.Linear):
-        module.out_features = len(weight)
-    elif isinstance(module, nn.Embedding):
-        module.num_embeddings = len(weight)
-        if module.padding_idx is not None:
-            module.padding_idx = pad
 
 
 def _check_rows(model: nn.Module, tables: Mapping[str, nn.Module], match: TokenMatch) -> None:

@@ -65,10 +65,6 @@ class LinesOrTable(OpensModel):
             raise ValueError("give --source and --target, two files of lines, or --data, one table")
 
 
-def _line_of_file(file: Path | None, lang: str | None, row: int) -> str:
-    return f"{file}:{row + 1} ({lang})"
-
-
 def margin() -> Any:
     return setting(
         "score of a candidate (cosine: OS 6.1)",
@@ -130,11 +126,8 @@ class Search(LinesOrTable):
         encoder = any_encoder(self.model)
         x = encoder(sources, self.source_lang)
         y = encoder(targets, self.target_lang)
-        for vectors, file, lang in (
-            (x, self.source, self.source_lang),
-            (y, self.target, self.target_lang),
-        ):
-            refuse_broken(vectors, partial(_line_of_file, file, lang), zeros=False)
+        refuse_broken(x, lambda row: f"{self.source}:{row + 1} ({self.source_lang})", zeros=False)
+        refuse_broken(y, lambda row: f"{self.target}:{row + 1} ({self.target_lang})", zeros=False)
         # xsim, and xsim++ where there are hard negatives.
         options = {"margin": self.margin, "k": self.k, "gold": text_groups(targets)}
         result = xsim(x, y, **options)

@@ -142,7 +142,7 @@ def _named(error: Exception, name: str) -> Exception | None:
     damage = _damage(folder)
     if damage and not isinstance(error, FileNotFoundError):
         return ValueError(damage)
-    if not [*folder.glob("*config.json"), *folder.glob("modules.json")]:
+    if not [*folder.glob("*config.json"), *folder.glob("mod*.json")]:  # modules, modular
         return FileNotFoundError(f"{name} holds no config.json: give the folder of a checkpoint")
     # A message that names the folder in one line stays as it is.
     names_it = name in str(error) and "\n" not in str(error)

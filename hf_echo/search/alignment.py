@@ -108,9 +108,8 @@ class _Side:
         self, parts: np.ndarray | Sequence[np.ndarray], lengths: Sequence[int] | None = None
     ):
         self.parts = [parts] if isinstance(parts, np.ndarray) else parts
-        # (n + 1,) characters in front of each sentence; zeros where lengths are not known
-        self.sums = np.zeros(len(self.parts[0]) + 1, np.int64)
-        self.has_lengths = lengths is not None
+        # (n + 1,) characters in front of each sentence; empty where lengths are not known
+        self.sums = np.zeros(0)
         # characters of the other side for one of this side, once they are known
         self.scale: float | None = None
         if lengths is not None:
@@ -162,7 +161,7 @@ class _Side:
 def _length_ratio(beads: Sequence[Bead], source: _Side, target: _Side) -> float | None:
     """Characters of the source for one of the target: the median of pairs of sentences;
     None without lengths."""
-    if not source.has_lengths or not target.has_lengths:
+    if not len(source.sums) or not len(target.sums):
         return None
     # Pairs of single sentences say how long translations are here.
     log_ratios = []

@@ -67,12 +67,10 @@ def describe_journey(
             # As in `dry_run`: overrides of a single recipe are not those of its neighbours.
             others = (overrides or {}) if journey else {}
             earlier = earlier_steps(path, journey)
-            earlier_outputs = []
+            made = []
             for step in earlier:
-                earlier_output = read_recipe(step, known_overrides(step, others)).output_dir
-                if earlier_output is not None:
-                    earlier_outputs.append(earlier_output)
-            yield describe_operation(path, values, made=[*earlier_outputs, *downloads])
+                made.append(str(read_recipe(step, known_overrides(step, others)).output_dir))
+            yield describe_operation(path, values, made=[*made, *downloads])
         else:
             yield dry_run(path, overrides if journey else values, journey=journey)
 

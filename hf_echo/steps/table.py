@@ -53,12 +53,8 @@ def declared_steps(*modules: ModuleType) -> Iterator[type[Step]]:
                     yield kind
 
 
-def _declared_operations() -> dict[str, type[Operation]]:
-    operation_classes = {}
-    for kind in declared_steps(conversions, tokenizers, operations, training_data):
-        if kind.operation and issubclass(kind, Operation):
-            operation_classes[kind.operation] = kind
-    return operation_classes
-
-
-OPERATIONS = _declared_operations()
+OPERATIONS: dict[str, type[Operation]] = {
+    kind.operation: kind
+    for kind in declared_steps(conversions, tokenizers, operations, training_data)
+    if kind.operation and issubclass(kind, Operation)
+}

@@ -114,22 +114,12 @@ class _Call:
         }
 
 
-class _Collector(logging.Handler):
-    """Puts (logger, message) of each warning into a list."""
-
-    def __init__(self, warnings: list[tuple[str, str]]):
-        super().__init__(logging.WARNING)
-        self.warnings = warnings
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.warnings.append((record.name, record.getMessage()))
-
-
 @contextmanager
 def _warnings_of(package: str) -> Iterator[list[tuple[str, str]]]:
     """(logger, message) of the warnings that the package logs inside the block."""
     warnings: list[tuple[str, str]] = []
-    handler = _Collector(warnings)
+    handler: Any = logging.Handler(logging.WARNING)
+    handler.emit = lambda record: warnings.append((record.name, record.getMessage()))
     logger = logging.getLogger(package)
     logger.addHandler(handler)
     try:

@@ -94,8 +94,8 @@ def load_tokenizer(
         named = AutoTokenizer.from_pretrained(snapshot(name))
         return named if isinstance(named, EchoTokenizer) else EchoTokenizer.around(named)
     if isinstance(dataset, PreparedParallel):
-        saved = AutoTokenizer.from_pretrained(dataset.folder / TOKENIZER)
-        return saved if isinstance(saved, EchoTokenizer) else EchoTokenizer.around(saved)
+        tokenizer: Any = AutoTokenizer.from_pretrained(dataset.folder / TOKENIZER)
+        return tokenizer
     from ...vocabulary import train_tokenizer
 
     sources = dataset.select_columns(["source"]).rename_column("source", "text")
