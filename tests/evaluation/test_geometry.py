@@ -278,6 +278,8 @@ def broken(row, value):
             "'rus_Cyrl' row 7: a NaN, infinite or zero embedding",
         ),
         ({"a": np.ones((4, 3)) / 3}, "all 4 rows of 'a' are the same"),
+        # They differ by the last bit of a float64.
+        ({"a": np.array([[1000.0], [np.nextafter(1000.0, 0)]])}, "all 2 rows of 'a' are the same"),
     ],
 )
 def test_bad_input_names_language_or_row(parts, message):

@@ -152,9 +152,10 @@ def test_a_first_mean_is_that_of_the_batch():
 def test_keys_lie_between_the_two_texts():
     share = torch.tensor([0.0, 0.3, 0.5, 0.8, 1.0])
 
-    keys, _ = interpolated_keys(torch.ones(5, 2), torch.zeros(5, 2), share, 4)
+    keys, _ = interpolated_keys(3 * torch.ones(5, 2), -torch.ones(5, 2), share, 4)
 
-    torch.testing.assert_close(keys, share[:, None].expand(5, 2))
+    # The line from -1 to 3.
+    torch.testing.assert_close(keys, (4 * share - 1)[:, None].expand(5, 2))
 
 
 def test_rank_of_a_key_follows_its_share():

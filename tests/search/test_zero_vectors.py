@@ -34,6 +34,12 @@ def test_mined_pairs_are_those_of_the_other_rows(sides, block, order):
     np.testing.assert_array_equal(mined.scores, alone.scores)
 
 
+def test_a_pair_that_is_left_out_has_no_prediction(sides):
+    predictions = xsim(*sides).predictions
+
+    assert predictions[ZEROS].tolist() == [-1, -1]
+
+
 def test_what_is_left_out_is_counted(sides, caplog):
     mine(*sides)
 

@@ -86,6 +86,15 @@ def test_every_recipe_at_the_size_of_a_paper_has_a_row(folder):
         assert names_a_journey or f"{folder}/{path.stem}" in PRINTED, path
 
 
+@pytest.mark.parametrize("folder", ["large", "speech-large", "mexma", "emma-x", "spectrum"])
+def test_models_of_the_papers_sizes_train_in_half_precision(folder):
+    """The papers print fp16; bf16 is ours in its place."""
+    for path in (RECIPES / folder).glob("*.yaml"):
+        values = read_yaml(path)
+        if "stage" in values:
+            assert values.get("bf16"), path
+
+
 @pytest.mark.parametrize(
     ("recipe", "field", "value"),
     [

@@ -87,19 +87,44 @@ def _of_backbone(model_args: ModelArguments, start: Start) -> EchoConfig | None:
     )
 
 
+class KeptVectors(NamedTuple):
+    """Vectors that a token keeps in a block for the backward pass: inputs and results of norms and
+    products, queries and keys behind their rotation. The scores of attention are not kept.
+
+    Attributes:
+        of_hidden: vectors of the hidden size, where all values have 4 bytes.
+        of_hidden_half: the same under autocast to bf16 or fp16, counted in vectors of 2 bytes: the residual stream and
+            the norms keep 4 bytes, and each product keeps its own copy of its input.
+        of_inner: vectors of the size inside of the feed-forward layer.
+    """
+
+    of_hidden: int
+    of_hidden_half: int
+    of_inner: int
+
+
+# Counted by autograd's hooks on a processor, where texts are packed; a padded batch, as on a GPU, keeps up to five
+# vectors fewer.
+KEPT = {
+    "llama": KeptVectors(11, 22, 4),
+    "bert": KeptVectors(9, 17, 2),
+    "decoder": KeptVectors(12, 26, 4),  # Llama's block with cross-attention to one vector
+}
+
+
 class Stack(NamedTuple):
     """Blocks that learn, and the tokens of a batch that go through them.
 
     Attributes:
         layers, hidden, inner: blocks, width, width inside of the feed-forward layer.
-        is_gated: Llama's feed-forward layer, of three matrices.
+        block: "llama" (a feed-forward layer with a gate), "bert" or "decoder".
     """
 
     tokens: float
     layers: int
     hidden: int
     inner: int
-    is_gated: bool
+    block: str
 
 
 def size_of_echo(
@@ -144,7 +169,7 @@ def size_of_echo(
         tokens = side_tokens * getattr(args, "decoder_fraction", 1)
         layers = decoder.num_hidden_layers
         stacks.append(
-            Stack(tokens, layers, decoder.hidden_size, decoder.intermediate_size, is_gated=True)
+            Stack(tokens, layers, decoder.hidden_size, decoder.intermediate_size, "decoder")
         )
     report: dict[str, Any] = {
         "parameters": with_total(parameters),
@@ -185,7 +210,8 @@ def _encoder_stack(encoder: EchoEncoder, tokens: float) -> Stack:
     config = encoder.config
     inner = getattr(config.backbone, "intermediate_size", 4 * config.hidden_size)
     is_gated = any(name.endswith("gate_proj") for name, _ in encoder.named_modules())
-    return Stack(tokens, config.num_hidden_layers, config.hidden_size, inner, is_gated)
+    block = "llama" if is_gated else "bert"
+    return Stack(tokens, config.num_hidden_layers, config.hidden_size, inner, block)
 
 
 def _decoder_flops(decoder: EchoDecoder, args: Any) -> float:
@@ -232,22 +258,20 @@ def _learning(model: nn.Module, part: nn.Module, freeze: list[str]) -> int:
 
 
 def activation_memory(args: Any, stacks: Iterable[Stack]) -> float:
-    """Bytes that blocks keep for the backward pass; with gradient checkpointing, those of one block
-    and its inputs.
-
-    A token keeps 16 vectors of the hidden size in a block (inputs and results of the norms,
-    queries, keys and values before and behind their rotation, what attention gives, sums) and 4 of
-    the inner size, or 2 without a gate: the scores of attention are not kept. docs/scale.md
-    compares with measured memory.
-    """
-    size = 2 if args.bf16 or args.fp16 else 4
+    """Bytes that blocks keep for the backward pass (`KEPT`); with gradient checkpointing, those of one
+    block and its inputs. docs/scale.md compares with measured memory."""
+    is_half = args.bf16 or args.fp16
+    size = 2 if is_half else 4
     total = 0.0
     for stack in stacks:
-        of_block = 16 * stack.hidden + (4 if stack.is_gated else 2) * stack.inner
+        kept = KEPT[stack.block]
+        of_hidden = kept.of_hidden_half if is_half else kept.of_hidden
+        of_block = size * (of_hidden * stack.hidden + kept.of_inner * stack.inner)
         of_stack = of_block * stack.layers
         if args.gradient_checkpointing:
-            of_stack = of_block + stack.layers * stack.hidden
-        total += stack.tokens * size * of_stack
+            # What goes from block to block stays in float32.
+            of_stack = of_block + 4 * stack.layers * stack.hidden
+        total += stack.tokens * of_stack
     return total
 
 

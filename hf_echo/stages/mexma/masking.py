@@ -162,10 +162,11 @@ class MaskingStage(Stage):
         parameters = with_total(report["parameters"] | beside)
         # Each text goes through the encoder as it is, and masked.
         inner = getattr(planned.backbone, "intermediate_size", 4 * planned.hidden_size)
-        is_gated = hasattr(planned.backbone, "mlp_bias")  # Llama's configuration and those like it
+        # Llama's configuration and those like it have this field.
+        block = "llama" if hasattr(planned.backbone, "mlp_bias") else "bert"
         tokens = 2 * config.max_tokens
         layers = planned.num_hidden_layers
-        stack = Stack(tokens, layers, planned.hidden_size, inner, is_gated)
+        stack = Stack(tokens, layers, planned.hidden_size, inner, block)
         activations = activation_memory(config, [stack])
         total = parameters["total"]
         return report | {"parameters": parameters, "memory_gib": memory(total, total, activations)}
