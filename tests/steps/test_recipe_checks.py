@@ -99,6 +99,7 @@ from ..toy import SHAPE
             "eval_strategy is 'stepps'; it must be one of no, steps, epoch",
         ),
         ({"max_steps": 0}, "max_steps is 0; leave it out"),
+        ({"max_steps": -3}, "max_steps is -3; leave it out"),
         (
             {"save_steps": 0, "eval_strategy": "steps", "load_best_model_at_end": True},
             "save_steps is 0, so only the",

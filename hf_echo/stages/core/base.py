@@ -139,8 +139,10 @@ class CoreConfig(TrainingArguments):
             )
         # Columns are read by our collators.
         self.remove_unused_columns = False
-        if self.max_steps == 0:
-            raise ValueError("max_steps is 0; leave it out, and num_train_epochs counts")
+        if self.max_steps == 0 or self.max_steps < -1:  # -1 is transformers' default
+            raise ValueError(
+                f"max_steps is {self.max_steps}; leave it out, and num_train_epochs counts"
+            )
 
     def _check_least(self, names: Sequence[str], least: int) -> None:
         for name in names:
