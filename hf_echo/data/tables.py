@@ -80,7 +80,7 @@ class BadRows:
         self.reasons[reason] += 1
 
     def leave_out(self, label: str, counts: Mapping[str, int]) -> None:
-        """Count what a file holds that is no row, such as a unit of TMX without one of the
+        """Count the parts of a file that are not rows, such as a unit of TMX without one of the
         languages."""
         if any(counts.values()):
             self.left_out.setdefault(label, Counter()).update(counts)

@@ -248,7 +248,7 @@ def open_lines(
 
 class TextRows(NamedTuple):
     """An opened file of texts: `blocks()` gives (texts, their numbers),
-    and counts in `left_out` what is no text."""
+    and counts the other items in `left_out`."""
 
     label: str
     is_table: bool  # other than lines

@@ -149,9 +149,9 @@ def encode_speech(
         )
         for group in _groups(pieces, GROUP * budget):
             for batch in seconds_batches([len(piece) for piece in group], budget):
-                some = [group[number] for number in batch]
-                share = np.array([len(piece) for piece in some], np.float32)
-                sums[row] += share @ embedded(partial(list, some))
+                batch_pieces = [group[number] for number in batch]
+                share = np.array([len(piece) for piece in batch_pieces], np.float32)
+                sums[row] += share @ embedded(partial(list, batch_pieces))
                 weight[row] += share.sum()
             bar.update(round(sum(map(len, group)) / rate))
     bar.close()

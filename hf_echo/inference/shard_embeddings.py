@@ -74,14 +74,13 @@ def embed_shards(
     """
     executor = executor or LocalExecutor()
     shards = len(read_json(Path(out) / PREPARED)["shards"])
+    numbers = range(shards)
+    if by_all_ranks:
+        numbers = range(rank(), shards, world_size())
     missing = []
-    ranks = world_size() if by_all_ranks else 1
-    for number in range(shards):
-        is_of_this_rank = ranks == 1 or number % ranks == rank()
-        if (
-            is_of_this_rank
-            and not (encoder.folder_in(shard_folder(out, number)) / ENCODER).is_file()
-        ):
+    for number in numbers:
+        embeddings = encoder.folder_in(shard_folder(out, number))
+        if not (embeddings / ENCODER).is_file():
             missing.append(number)
     embed = partial(_embed_shard, dataset, Path(out), encoder, shards)
     for _ in executor.map(embed, missing, "Frozen embeddings", executor.gpus):

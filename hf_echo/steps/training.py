@@ -135,8 +135,8 @@ def _trained(path: Path, training: Training, fresh: bool, changed_data: bool) ->
 
 
 def check_start(name: str, shape: dict[str, Any]) -> None:
-    """Raises ValueError for a `shape` that the checkpoint does not have,
-    or where there is no checkpoint."""
+    """Raises ValueError for a `shape` that the checkpoint does not have, and for a name without a
+    checkpoint."""
     with opening(name) as place:
         config = AutoConfig.from_pretrained(place)
     check_same_shape(shape, config, name)

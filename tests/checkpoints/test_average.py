@@ -50,7 +50,7 @@ def test_average_is_the_formula_on_its_part(two, tmp_path, part):
     averaged = weights(average_checkpoints(*two, tmp_path / "out", 0.3, part=part))
 
     prefix = "" if part == "model" else f"{part}."
-    # The weighted mean in NumPy; what is no part of it stays as in the first model.
+    # The weighted mean in NumPy; the other tensors stay as in the first model.
     for name in first:
         if name.startswith(prefix):
             np.testing.assert_allclose(

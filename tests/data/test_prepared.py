@@ -17,8 +17,9 @@ from hf_echo.data.prepared import (
     rows_of_shard,
 )
 from hf_echo.data.tokenized import tokenize_parallel
+from hf_echo.inference import shard_embeddings
 from hf_echo.inference.any_encoder import any_encoder
-from hf_echo.inference.shard_embeddings import ShardEmbeddings
+from hf_echo.inference.shard_embeddings import ShardEmbeddings, ShardEncoder, embed_shards
 from hf_echo.steps import data as run_data
 from hf_echo.steps.data import shard_encoder
 from hf_echo.steps.recipe import read_recipe
@@ -361,6 +362,19 @@ def test_a_run_prepares_many_pairs_by_itself(guided_recipe, rows, tmp_path, monk
     assert len(PreparedParallel(prepared)) == rows["source_lang"][:].count("fra_Latn")
     assert list(prepared.glob("shards/00000/embeddings-*/target.npy"))
     assert (tmp_path / "run" / "model.safetensors").is_file()
+
+
+def test_each_process_embeds_its_share_of_the_shards(folder, rows, monkeypatch):
+    encoder = ShardEncoder("lengths", lambda: lambda texts, lang: np.ones((len(texts), 2)))
+    shards = len(list(folder.glob("shards/*")))
+    counts = []
+    for rank in range(2):
+        monkeypatch.setattr(shard_embeddings, "rank", lambda rank=rank: rank)
+        monkeypatch.setattr(shard_embeddings, "world_size", lambda: 2)
+        counts.append(embed_shards(rows, folder, encoder, by_all_ranks=True))
+
+    assert counts == [(shards + 1) // 2, shards // 2]
+    assert len(list(folder.glob("shards/*/embeddings-*/encoder.json"))) == shards
 
 
 def test_a_second_call_embeds_nothing(for_recipe, run, guided_recipe):

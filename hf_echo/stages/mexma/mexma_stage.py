@@ -274,7 +274,7 @@ class MexmaTrainer(MaskingTrainer):
         A batch of one pair has none."""
         key = inputs["target_key"]
         is_first = ~(key[:, None] == key[None]).tril(-1).any(1)
-        # DDP waits for a gradient, also where there is no side.
+        # DDP waits for a gradient even if this process has no side.
         total = 0.0 * out["source"].float().sum()
         sides = 0
         for embeddings in (out["source"], out["target"][is_first]):

@@ -148,7 +148,7 @@ def means_of_bert(tensors) -> np.ndarray:
     weights = {name: torch.from_numpy(tensor.copy()) for name, tensor in tensors.items()}
     bert.load_state_dict(weights, strict=False)
     means = []
-    # A text at a time, so that there is no padding.
+    # One text at a time: nothing is padded.
     for ids in IDS:
         with torch.inference_mode():
             states = bert(torch.tensor([ids])).last_hidden_state[0]

@@ -144,6 +144,7 @@ def _read(path: Path) -> Any:
     pairs = list(calibrated.values()) if isinstance(calibrated, dict) else []
     if not pairs or not all(isinstance(pair, list) for pair in pairs):
         raise ValueError(
-            f"calibrated: {path} is no file of hf-echo data calibrate, which maps directions to [mean, deviation]"
+            f"calibrated: {path} was not written by hf-echo data calibrate, whose file maps directions to "
+            "[mean, deviation]"
         )
     return calibrated

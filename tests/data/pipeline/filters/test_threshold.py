@@ -133,5 +133,5 @@ def test_score_fills_what_has_no_quality(rows):
 def test_another_json_file_is_no_calibration(tmp_path):
     file = tmp_path / "xsim.json"
     file.write_text('{"model": "m", "rows": []}', encoding="utf-8")
-    with pytest.raises(ValueError, match="xsim.json is no file of hf-echo data calibrate"):
+    with pytest.raises(ValueError, match="xsim.json was not written by hf-echo data calibrate"):
         DirectionThreshold(calibrated=str(file))
