@@ -422,8 +422,9 @@ def _read_columnar(path: Path, wanted: Sequence[str]) -> Iterator[Block]:
             if name in wanted or any(field.startswith(f"{name}.") for field in wanted):
                 names.append(name)
         if path.suffix.lower() == ".parquet":
-            # pyarrow.dataset reads ahead: rows before a damage would be lost
-            batches = pq.ParquetFile(path).iter_batches(BLOCK, columns=names)
+            # pyarrow.dataset reads ahead: rows before a damage would be lost.
+            # pre_buffer would keep all bytes of the file in memory until its last row is read.
+            batches = pq.ParquetFile(path, pre_buffer=False).iter_batches(BLOCK, columns=names)
         else:
             batches = _open_arrow(path).to_batches(columns=names, batch_size=BLOCK)
         for batch in batches:

@@ -10,7 +10,7 @@ import pytest
 
 from hf_echo.data import load_parallel
 from hf_echo.data.builtin import builtin_parallel
-from hf_echo.data.formats import BLOCK
+from hf_echo.data.formats import BLOCK, open_file
 
 from ..refusals import refusals, refuses
 
@@ -289,6 +289,24 @@ def test_a_folder_in_order_of_names_with_all_formats(tmp_path):
     write(tmp_path / ".cache" / "x.jsonl")
 
     assert list(load_parallel(tmp_path)) == ROWS
+
+
+def test_a_parquet_file_is_not_kept_in_memory(tmp_path):
+    """Arrow counts its own memory; before, it grew to the size of the file."""
+    path = tmp_path / "large.parquet"
+    random_letters = os.urandom(4_000_000).hex()
+    texts = [random_letters[start : start + 400] for start in range(0, 8_000_000, 400)]
+    table = pa.table({"source": texts, "target": texts[::-1]})
+    pq.write_table(table, path, row_group_size=1_000, compression="none", use_dictionary=False)
+    del table
+    held_before = pa.total_allocated_bytes()
+
+    held_while_reading = []
+    for _ in open_file(path).read(["source", "target"]):
+        held_while_reading.append(pa.total_allocated_bytes() - held_before)
+
+    assert len(held_while_reading) == len(texts) / BLOCK
+    assert held_while_reading[-1] < path.stat().st_size * 0.75
 
 
 def test_a_broken_link_in_a_folder_is_named(tmp_path):

@@ -248,7 +248,8 @@ def _file_rows(file: Path) -> Iterator[NumberedRow]:
     (HellaSwag in Chinese).
     """
     if file.suffix == ".parquet":
-        batches = pq.ParquetFile(file).iter_batches(64)  # rows with audio are large
+        # Rows with audio are large; pre_buffer would keep the whole file in memory.
+        batches = pq.ParquetFile(file, pre_buffer=False).iter_batches(64)
         yield from enumerate(chain.from_iterable(batch.to_pylist() for batch in batches), 1)
     elif file.suffix == ".tsv":
         options = pacsv.ParseOptions(delimiter="\t", quote_char=False)
