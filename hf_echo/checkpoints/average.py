@@ -17,7 +17,8 @@ from transformers import PreTrainedModel
 
 from ..modeling import EchoEncoder, EchoForTranslation, EchoSpeechEncoder
 from ..vocabulary.loading import load_tokenizer
-from .rewrite import is_release, leave_decoder_out, open_text_or_speech, save_changed
+from .open_text import is_release
+from .rewrite import leave_decoder_out, open_text_or_speech, save_changed
 
 
 def average_checkpoints(

@@ -1,5 +1,5 @@
-"""Change the encoder of a checkpoint without training, and save it with its tokenizer and its
-lineage."""
+"""What an operation that changes a checkpoint without training does at its begin and end: it opens
+text or speech, and saves the model with its tokenizer and its lineage."""
 
 from __future__ import annotations
 
@@ -8,72 +8,24 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
-from transformers import AutoConfig, AutoTokenizer, PreTrainedTokenizerFast
-from transformers.utils import has_file
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from ..inference.encode import opening
 from ..inference.encode_speech import is_speech, open_extractor, open_speech_encoder
-from ..modeling import (
-    EchoConfig,
-    EchoEncoder,
-    EchoForTranslation,
-    EchoSpeechConfig,
-    EchoSpeechEncoder,
-)
-from ..modeling.modeling_echo_base import DECODER_FOLDER
+from ..modeling import EchoEncoder, EchoForTranslation, EchoSpeechEncoder
 from ..utils.folders import write_folder
 from ..utils.hub import snapshot
 from ..utils.lineage import write_lineage
 from ..utils.speech_data import merge_speech_data, read_speech_data, write_speech_data
-from .adapters import base_of, is_adapter, merge_into
+from .open_text import is_release, open_checkpoint
 
 logger = logging.getLogger(__name__)
-
-
-def stored_config(model: str | Path) -> EchoConfig:
-    """The configuration of a checkpoint of text, with the dtype of its file; no weights are read.
-
-    Of an adapter, that of its base.
-    """
-    if is_adapter(model):
-        return stored_config(base_of(model))
-    with opening(model) as place:
-        config = AutoConfig.from_pretrained(place)
-        if isinstance(config, EchoSpeechConfig):
-            raise ValueError(f"{model} is a speech encoder: this operation is for text encoders")
-        if not isinstance(config, EchoConfig):
-            raise ValueError(
-                f"{model} is a model of type {config.model_type!r}, not an Echo checkpoint"
-            )
-        return config
-
-
-def open_checkpoint(model: str | Path) -> EchoEncoder | EchoForTranslation:
-    """An encoder, a training checkpoint or a release, in fp32; an operation changes it in place.
-
-    An adapter is merged into its base.
-    """
-    if is_adapter(model):
-        merged = open_checkpoint(base_of(model))
-        merge_into(merged, model)
-        return merged.eval()
-    has_decoder = stored_config(model).decoder is not None or is_release(model)
-    model_class = EchoForTranslation if has_decoder else EchoEncoder
-    with opening(model) as place:
-        return model_class.from_pretrained(place, dtype=torch.float32).eval()
 
 
 def open_text_or_speech(model: str | Path) -> EchoEncoder | EchoForTranslation | EchoSpeechEncoder:
     """As `open_checkpoint`, speech encoders included:
     for operations that mix weights, whatever they are."""
     return open_speech_encoder(model).eval() if is_speech(model) else open_checkpoint(model)
-
-
-def is_release(name: str | Path) -> bool:
-    """Whether a folder or Hub name has its decoder in a folder of its own."""
-    with opening(name) as place:
-        return has_file(place, f"{DECODER_FOLDER}/config.json")
 
 
 def check_other_folder(out: str | Path, model: str | Path) -> None:
@@ -86,10 +38,6 @@ def leave_decoder_out(name: str | Path, opened: EchoForTranslation, reason: str)
     """The encoder of a release, with a warning."""
     logger.warning("the decoder of %s is left out: %s", name, reason)
     return opened.encoder
-
-
-def encoder_of(model: EchoEncoder | EchoForTranslation) -> EchoEncoder:
-    return model if isinstance(model, EchoEncoder) else model.encoder
 
 
 def save_changed(

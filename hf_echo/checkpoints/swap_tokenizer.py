@@ -26,7 +26,8 @@ from ..utils.hub import snapshot
 from ..vocabulary.initialise import TokenMatch, auxiliary_vectors, check_method, initialise
 from ..vocabulary.loading import load_tokenizer
 from ..vocabulary.match import ROLES, match_vocabularies
-from .rewrite import check_other_folder, encoder_of, open_checkpoint, save_changed, stored_config
+from .open_text import encoder_of, open_checkpoint, stored_config
+from .rewrite import check_other_folder, save_changed
 
 logger = logging.getLogger(__name__)
 

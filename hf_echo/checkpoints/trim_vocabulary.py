@@ -25,7 +25,8 @@ from ..vocabulary.initialise import TokenMatch
 from ..vocabulary.loading import with_backend
 from ..vocabulary.report import texts_by_language
 from ..vocabulary.trim import in_order, kept_tokens, token_scores, tokens_per_text, trimmed
-from .rewrite import is_release, open_checkpoint, save_changed
+from .open_text import is_release, open_checkpoint
+from .rewrite import save_changed
 from .swap_tokenizer import swap_vocabulary
 
 MORE = 30  # times as many texts of a language that comes first: a decoder writes no token outside of its first ids

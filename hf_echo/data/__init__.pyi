@@ -1,4 +1,5 @@
 from .batching import TokenBudgetBatchSampler as TokenBudgetBatchSampler
+from .nway import dev_split as dev_split
 from .nway import load_nway as load_nway
 from .nway import nway_pairs as nway_pairs
 from .readers import load_parallel as load_parallel

@@ -33,7 +33,7 @@ from transformers import (
     XLMRobertaModel,
 )
 
-from ..checkpoints.rewrite import encoder_of, open_checkpoint
+from ..checkpoints.open_text import encoder_of, open_checkpoint
 from ..inference.encode import opening
 from ..modeling import EchoEncoder
 from ..modeling.pooling_echo import POOLINGS

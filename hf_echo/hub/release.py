@@ -19,7 +19,7 @@ from transformers import GenerationConfig
 from ..cards.model_card import checkpoint_card, write_checkpoint_card
 from ..checkpoints.adapters import base_of, is_adapter
 from ..checkpoints.few_bits import store_few_bits
-from ..checkpoints.rewrite import encoder_of, open_checkpoint
+from ..checkpoints.open_text import encoder_of, open_checkpoint
 from ..data.leaks import REPORT
 from ..export.folder import GRAPHS
 from ..export.stock import open_stock, write_stock

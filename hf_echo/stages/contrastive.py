@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import nn
 
-from ..inference.embedding_store import VectorRows
 from ..losses import contrastive_loss, gather_with_grad, mse_loss
 from ..utils.settings import setting
 from .core.base import CachedBatchConfig, EncodedBatch, LossParts
@@ -17,6 +16,9 @@ from .core.loss_blocks import loss_by_blocks
 from .core.stage import Embedded, Stage, guide
 from .core.text import same_text
 from .core.translation import TranslationConfig, TranslationTrainer
+
+if TYPE_CHECKING:
+    from ..inference.embedding_store import VectorRows
 
 
 @dataclass

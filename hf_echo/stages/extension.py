@@ -10,7 +10,7 @@ import torch
 from datasets import Dataset
 from torch import nn
 
-from ..checkpoints.rewrite import encoder_of
+from ..checkpoints.open_text import encoder_of
 from ..data.directions import extension_pairs
 from ..data.tokenized import TokenizedParallel
 from ..languages import ENGLISH

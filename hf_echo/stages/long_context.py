@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ..checkpoints.rewrite import encoder_of
+from ..checkpoints.open_text import encoder_of
 from ..losses import contrastive_loss, gather_with_grad
 from ..modeling import EchoEncoder, EchoForTranslation, EchoTokenizer
 from ..utils.settings import setting

@@ -10,7 +10,7 @@ from typing import Any
 
 from transformers import AutoConfig, AutoTokenizer
 
-from ..checkpoints.rewrite import is_release
+from ..checkpoints.open_text import is_release
 from ..inference.encode import opening
 from ..modeling import EchoConfig, EchoDecoderConfig
 from ..modeling.configuration_echo import DECODER_FOLDER

@@ -8,7 +8,7 @@ import pytest
 import torch
 from transformers import AutoConfig
 
-from hf_echo.checkpoints.rewrite import encoder_of
+from hf_echo.checkpoints.open_text import encoder_of
 from hf_echo.data.collators import TranslationCollator
 from hf_echo.data.directions import extension_pairs, monolingual
 from hf_echo.data.tokenized import tokenize_parallel

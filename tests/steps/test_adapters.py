@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 from transformers import AutoModel, AutoTokenizer
 
-from hf_echo.checkpoints.rewrite import open_checkpoint
+from hf_echo.checkpoints.open_text import open_checkpoint
 from hf_echo.hub.release import release_checkpoint
 from hf_echo.modeling import EchoForTranslation
 from hf_echo.steps.recipe import read_recipe

@@ -24,7 +24,8 @@ from torch import Tensor, nn
 
 from ...modeling import EchoEncoder, EchoForTranslation
 from ...vocabulary.loading import load_tokenizer
-from ..rewrite import check_other_folder, encoder_of, open_checkpoint, save_changed, stored_config
+from ..open_text import encoder_of, open_checkpoint, stored_config
+from ..rewrite import check_other_folder, save_changed
 from ..swap_tokenizer import swap_to, tokenizer_like
 from . import importance as measure
 from .layout import Attention, Layout, layer_list, layout_of

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from ...evaluation import evaluate_xsim
+from ... import evaluation
 from ...evaluation.nway_texts import measurable_pairs, texts_by_language
 from ...inference.encode import encode, evaluating
 from ...languages import ENGLISH
@@ -54,7 +54,7 @@ def evaluate_sets(
     with evaluating(model):
         for name, dev in dev_sets.items():
             logger.info("measuring xsim on dev_data.%s, %d texts", name, len(dev.rows))
-            measured[name] = evaluate_xsim(
+            measured[name] = evaluation.evaluate_xsim(
                 partial(encode, model, tokenizer),
                 dev.rows,
                 target_lang=dev.target_lang,

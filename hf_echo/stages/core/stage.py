@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from datasets import Dataset
 from transformers import PreTrainedConfig, PreTrainedModel
 
-from ...checkpoints.rewrite import encoder_of
+from ...checkpoints.open_text import encoder_of
 from ...data.prepared import PreparedParallel
 from ...data.tokenized import TokenizedParallel
 from . import model_shape, text_pairs

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from ...checkpoints.adapters import is_adapter
-from ...checkpoints.rewrite import is_release, open_checkpoint
+from ...checkpoints.open_text import is_release, open_checkpoint
 from ...inference.encode import opening
 from ...modeling import EchoConfig, EchoDecoder, EchoEncoder, EchoForTranslation, EchoTokenizer
 from ...utils.hub import snapshot

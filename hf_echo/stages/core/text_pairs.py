@@ -10,8 +10,7 @@ from typing import Any
 from datasets import Dataset, concatenate_datasets
 from transformers import AutoTokenizer
 
-from ...data import load_nway, load_parallel
-from ...data.nway import dev_split
+from ... import data
 from ...data.prepared import TOKENIZER, PreparedParallel, is_prepared
 from ...data.tokenized import TokenizedParallel, tokenize_parallel
 from ...modeling import EchoTokenizer
@@ -39,7 +38,7 @@ def load_pairs(args: DataArguments) -> Dataset | PreparedParallel:
                     f"{name} reads texts, and {args.train_data} holds tokens alone: name the data instead"
                 )
         return PreparedParallel(args.train_data)
-    return load_with(load_parallel, args.train_data, args.data_options)
+    return load_with(data.load_parallel, args.train_data, args.data_options)
 
 
 def load_dev_sets(args: DataArguments) -> dict[str, DevSet]:
@@ -71,12 +70,12 @@ def _dev_rows(name: str, source: Any) -> Dataset:
             f"dev_data.{name} is {source!r}: give a path, or a mapping with path and split"
         )
     try:
-        split = options["split"] if "split" in options else dev_split(options["path"])
+        split = options["split"] if "split" in options else data.dev_split(options["path"])
     except ValueError as error:
         raise ValueError(
             f"dev_data.{name}: {error} (dev_data: {{{name}: {{path: ..., split: ...}}}})"
         ) from None
-    rows = load_nway(options["path"], split=split)
+    rows = data.load_nway(options["path"], split=split)
     # It may be the test split: the user sees which one is read.
     if split is not None:
         logger.warning(

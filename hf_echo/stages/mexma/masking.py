@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from ...checkpoints.rewrite import encoder_of
+from ...checkpoints.open_text import encoder_of
 from ...data.collators import MaskedPairCollator
 from ...data.tokenized import TokenizedParallel
 from ...modeling import EchoConfig, EchoEncoder, EchoForTranslation, EchoTokenizer
