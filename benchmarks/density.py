@@ -80,7 +80,8 @@ def is_unrelated_pair(node: ast.Assign) -> bool:
 
 
 def count_file(text: str) -> Counter[str]:
-    """The counts of one file, by the names of the columns; `parameters` and `tests` are what shares refer to."""
+    """The counts of one file, by the names of the columns; `parameters` and `tests` are what shares
+    refer to."""
     tree = ast.parse(text)
     docstrings = docstring_constants(tree)
     counts: Counter[str] = Counter()

@@ -8,7 +8,8 @@ through its own embeddings and adapters, and returns token states in the order o
     model[0]                     this module; the root holds its backbone as an EchoEncoder, which AutoModel opens
     modular.json                 pivot language and longest text
     languages/deu_Latn/          language.json, tokenizer, embeddings.safetensors, language_adapter/, sentence_adapter/,
-                                 alignment.safetensors: nothing outside this folder knows the language
+                                 alignment.safetensors: nothing outside this folder knows the
+                                 language
 
 The LoRA adapters are in peft's format. They stay unmerged, so that a language never changes the
 weights of another.

@@ -88,7 +88,8 @@ def _marks(text: str, mark: str) -> list[int]:
 
 
 def _is_accelerator(source: str, place: int, target: str, marked: bool) -> bool:
-    """Whether the mark at `place` underlines a key of the menu and is not a character of the text."""
+    """Whether the mark at `place` underlines a key of the menu and is not a character of the
+    text."""
     # The word in which the mark stands.
     word = next(m for m in re.finditer(r"\S+", source) if m.start() <= place < m.end())
     at_start = not source[place - 1 : place].isalnum()

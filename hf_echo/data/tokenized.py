@@ -1,7 +1,8 @@
-"""Parallel rows as token ids in flat int32 arrays, on disk or in memory, without Python objects per pair.
+"""Parallel rows as token ids in flat int32 arrays, on disk or in memory, without Python objects per
+pair.
 
-The ids are those of the texts alone. The collator adds prompts and special tokens, so a language can be dropped or a
-provenance changed without tokenizing again.
+The ids are those of the texts alone. The collator adds prompts and special tokens, so a language
+can be dropped or a provenance changed without tokenizing again.
 """
 
 from __future__ import annotations
@@ -67,8 +68,9 @@ class Ragged(NamedTuple):
 class TokenizedParallel(torch.utils.data.Dataset):
     """Map-style dataset of tokenized pairs.
 
-    A row is a dict: ``index, source (ids), target (ids), source_lang, target_lang, provenance, source_key, target_key``
-    (equal for texts of one normal form) and, if the dataset has hard negatives, ``negatives`` (id arrays).
+    A row is a dict: ``index, source (ids), target (ids), source_lang, target_lang, provenance,
+    source_key, target_key`` (equal for texts of one normal form) and, if the dataset has hard
+    negatives, ``negatives`` (id arrays).
     """
 
     def __init__(
@@ -104,8 +106,9 @@ class TokenizedParallel(torch.utils.data.Dataset):
     def lengths(self, *, encoder_sides: int = 1, prefix: int = 0, prompt: int = 0) -> np.ndarray:
         """Tokens of each row for the batch sampler, (rows, sides).
 
-        The sides are the encoder's source with its `prefix`, `encoder_sides` - 1 copies of the encoder's target (for
-        the target and for negatives), and the decoder's target with its `prompt`.
+        The sides are the encoder's source with its `prefix`, `encoder_sides` - 1 copies of the
+        encoder's target (for the target and for negatives), and the decoder's target with its
+        `prompt`.
         """
         targets = [self.target.lengths + prefix] * (encoder_sides - 1)
         return np.stack(
@@ -158,7 +161,8 @@ class TokenizedParallel(torch.utils.data.Dataset):
 
 
 def text_ids(tokenizer: PreTrainedTokenizerFast, texts: list[str]) -> list[list[int]]:
-    """Ids of the texts alone, without special tokens, by an EchoTokenizer or any other fast tokenizer."""
+    """Ids of the texts alone, without special tokens, by an EchoTokenizer or any other fast
+    tokenizer."""
     if hasattr(tokenizer, "text_ids"):
         return tokenizer.text_ids(texts)
     backend = tokenizer.backend_tokenizer
@@ -246,7 +250,8 @@ def _tokenize(
 
 
 def _target_rows(texts: Sequence[str], target_rows: dict[int, int]) -> tuple[list[str], np.ndarray]:
-    """(texts that come for the first time, (texts,) row of each among all targets); `target_rows` grows."""
+    """(texts that come for the first time, (texts,) row of each among all targets); `target_rows`
+    grows."""
     new_texts = []
     rows = []
     for text in texts:

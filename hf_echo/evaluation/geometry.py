@@ -179,7 +179,8 @@ def principal_ratio(rows: np.ndarray) -> float:
 
 
 def invariance(parts: Parts, *, shrinkage: float = SHRINKAGE) -> np.ndarray:
-    """(languages,) mean over a language's pairs of (KL(a||b) + KL(b||a)) / 2 between Gaussians, in nats; 0 is best.
+    """(languages,) mean over a language's pairs of (KL(a||b) + KL(b||a)) / 2 between Gaussians, in
+    nats; 0 is best.
 
     EMMA-X Eq. 1 is the mean of these. The printed sigma^2 is a sum without 1/n. We divide by n (the
     covariance); as printed, the part of the KL from the means would be n times too small. Languages

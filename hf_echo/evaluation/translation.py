@@ -1,7 +1,8 @@
-"""Translation quality with sacrebleu: chrF++, spBLEU and BLEU with a named tokenizer; optionally BLASER.
+"""Translation quality with sacrebleu: chrF++, spBLEU and BLEU with a named tokenizer; optionally
+BLASER.
 
-spBLEU needs a SentencePiece model that sacrebleu downloads; without it `spbleu` is None and `spbleu_missing` gives the
-reason.
+spBLEU needs a SentencePiece model that sacrebleu downloads; without it `spbleu` is None and
+`spbleu_missing` gives the reason.
 """
 
 from __future__ import annotations
@@ -60,15 +61,19 @@ def translation_scores(
     bleu_tokenizer: str | None = None,
     spbleu: bool = True,
 ) -> TranslationResult:
-    """chrF++ (word_order=2), spBLEU (flores200 tokenizer) and BLEU of hypotheses[i] against references[i].
+    """chrF++ (word_order=2), spBLEU (flores200 tokenizer) and BLEU of hypotheses[i] against
+    references[i].
 
     An empty hypothesis counts as a wrong translation, not as an error.
 
     Args:
-        source_lang, target_lang: NLLB codes, for `direction` ("fra_Latn-eng_Latn") and the default tokenizer.
-        bleu_tokenizer: of BLEU; None is "zh" for Chinese scripts, "char" for scripts without spaces, else "13a".
-        spbleu: False leaves it out. True loads the model from sacrebleu's folder ($SACREBLEU or ~/.sacrebleu, file
-            models/flores200sacrebleuspm) or downloads it there, within 20 seconds and once per process.
+        source_lang, target_lang: NLLB codes, for `direction` ("fra_Latn-eng_Latn") and the default
+            tokenizer.
+        bleu_tokenizer: of BLEU; None is "zh" for Chinese scripts, "char" for scripts without
+            spaces, else "13a".
+        spbleu: False leaves it out. True loads the model from sacrebleu's folder ($SACREBLEU or
+            ~/.sacrebleu, file models/flores200sacrebleuspm) or downloads it there, within 20
+            seconds and once per process.
 
     Raises:
         ValueError: different numbers of lines, no lines, an unknown tokenizer.
@@ -114,24 +119,27 @@ def evaluate_translation(
     """Translation scores by direction on an n-way table.
 
     Args:
-        translate: called once per direction with the source texts and the two languages. For a checkpoint:
-            `lambda x, source, target: hf_echo.inference.translate(model, tokenizer, x, source, target)`;
-            to combine encoder and decoder of two checkpoints of one space, use `EchoForTranslation.from_parts`.
+        translate: called once per direction with the source texts and the two languages. For a
+            checkpoint: `lambda x, source, target: hf_echo.inference.translate(model, tokenizer, x, source, target)`;
+            to combine encoder and decoder of two checkpoints of one space, use
+            `EchoForTranslation.from_parts`.
         rows: mappings with id, lang, text.
-        source_langs: the other languages, in this order; None is all except the target, in order of appearance.
+        source_langs: the other languages, in this order; None is all except the target, in order of
+            appearance.
         direction: "to" the target (X -> eng), "from" it (eng -> X), "both", or "all" ordered pairs.
         blaser: as from `blaser_scorer`; adds the column blaser.
         score_options: of `translation_scores` (bleu_tokenizer, spbleu).
 
-    A direction uses the sentences that both languages have (`count`). Two languages without a common sentence are left
-    out with one warning, and named in the note `not_measured`.
+    A direction uses the sentences that both languages have (`count`). Two languages without a
+    common sentence are left out with one warning, and named in the note `not_measured`.
 
     Returns:
-        Table with direction, source_lang, target_lang and the fields of `TranslationResult`; the mean over directions.
+        Table with direction, source_lang, target_lang and the fields of `TranslationResult`; the
+        mean over directions.
 
     Raises:
-        ValueError: missing columns, two texts for one id and language, an unknown direction or language, no two
-            languages with a common sentence, a translator that loses sentences.
+        ValueError: missing columns, two texts for one id and language, an unknown direction or
+            language, no two languages with a common sentence, a translator that loses sentences.
     """
     texts, pairs, skipped = pairs_of_table(rows, target_lang, source_langs, direction)
     results = []
@@ -162,7 +170,8 @@ def evaluate_translation(
 
 
 def blaser_scorer(blaser: str, encoder: str) -> Blaser:
-    """The mean BLASER 2.0 score of translations, by a model of `hf-echo convert blaser` (ref or qe) on an encoder.
+    """The mean BLASER 2.0 score of translations, by a model of `hf-echo convert blaser` (ref or qe)
+    on an encoder.
 
     Args:
         blaser, encoder: folders or Hub names; published BLASER weights read SONAR's embeddings.
@@ -198,7 +207,8 @@ def _bleu_tokenizer(target_lang: str) -> str:
 
 @functools.cache
 def _flores200_missing() -> str | None:
-    """None if sacrebleu can load its flores200 model, downloaded with a time limit if missing, else the reason."""
+    """None if sacrebleu can load its flores200 model, downloaded with a time limit if missing, else
+    the reason."""
     from sacrebleu.tokenizers import tokenizer_spm
 
     url = tokenizer_spm.SPM_MODELS["flores200"]["url"]

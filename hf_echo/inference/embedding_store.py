@@ -1,8 +1,9 @@
-"""Embeddings of a model on disk by language and text: each text is encoded once, for all stages, runs and reports.
+"""Embeddings of a model on disk by language and text: each text is encoded once, for all stages,
+runs and reports.
 
-`EmbeddingStore` is a folder of chunks: ``STEM.npy`` holds vectors (float16), ``STEM.keys.npy`` their keys. The keys are
-written last, so a chunk with keys is complete, and a killed run keeps every chunk that it finished. Vectors are
-memory-mapped. Who reads them:
+`EmbeddingStore` is a folder of chunks: ``STEM.npy`` holds vectors (float16), ``STEM.keys.npy``
+their keys. The keys are written last, so a chunk with keys is complete, and a killed run keeps
+every chunk that it finished. Vectors are memory-mapped. Who reads them:
 
     frozen_embeddings   rows of training data by a frozen encoder: the guide of OS Eq. 3, a teacher of OS 4.5
     stored_encoder      an encoder for evaluation that reads known texts from the store
@@ -46,7 +47,8 @@ class VectorRows(Protocol):
 class EmbeddingStore:
     """Embeddings of one encoder in a folder of `cache_dir`.
 
-    `name` is all that they depend on except language and text: the encoder's name and the fingerprint of its files.
+    `name` is all that they depend on except language and text: the encoder's name and the
+    fingerprint of its files.
     """
 
     def __init__(self, name: str, cache_dir: str | Path):
@@ -67,7 +69,8 @@ class EmbeddingStore:
     def add(
         self, texts: Iterable[tuple[str, str]], encode: Encode, *, chunk: int, label: str | None
     ) -> bool:
-        """Encode (lang, text) pairs and write them, language by language; False where embeddings are sparse."""
+        """Encode (lang, text) pairs and write them, language by language; False where embeddings
+        are sparse."""
         # In the order of languages, since an encoder reads one language a call.
         order = sorted(texts)
         files = []
@@ -132,8 +135,9 @@ class EmbeddingStore:
 
 
 class StoredRows:
-    """Rows of training data: ``rows[indices]`` -> (len(indices), d) float32, `take` (such as `EmbeddingStore.take`) of
-    their `index`, where -1 is a text that was not embedded and reads as zeros."""
+    """Rows of training data: ``rows[indices]`` -> (len(indices), d) float32, `take` (such as
+    `EmbeddingStore.take`) of their `index`, where -1 is a text that was not embedded and reads as
+    zeros."""
 
     def __init__(
         self,
@@ -155,7 +159,8 @@ class StoredRows:
 
 
 class LiveRows:
-    """Rows as of `frozen_embeddings`, encoded at each access; for texts that are read once, or small disks."""
+    """Rows as of `frozen_embeddings`, encoded at each access; for texts that are read once, or
+    small disks."""
 
     def __init__(
         self,
@@ -212,10 +217,12 @@ def frozen_embeddings(
     Args:
         encode: (texts, lang) -> (len(texts), d), such as `hf_echo.inference.any_encoder(model)`.
         name: as in `EmbeddingStore`.
-        normalize: rows of length 1 (the length of a guide's embedding has no meaning; that of a teacher's has).
-        languages: those that the encoder knows; texts in others are not embedded, and their rows read as zeros.
-        by_all_ranks: each process of torch.distributed embeds its share of the texts, and reads all of them. Every
-            process must call it, and see the same `cache_dir`.
+        normalize: rows of length 1 (the length of a guide's embedding has no meaning; that of a
+            teacher's has).
+        languages: those that the encoder knows; texts in others are not embedded, and their rows
+            read as zeros.
+        by_all_ranks: each process of torch.distributed embeds its share of the texts, and reads all
+            of them. Every process must call it, and see the same `cache_dir`.
     """
     store = EmbeddingStore(name, cache_dir)
     keys = {side: _keys(dataset, side, languages) for side in sides}
@@ -243,7 +250,8 @@ def stored_encoder(
 ) -> Encode:
     """`encode` that reads known texts from an `EmbeddingStore` and encodes and stores the others.
 
-    Dense embeddings are rounded to float16, at the first call too. Sparse ones (TF-IDF) are not stored.
+    Dense embeddings are rounded to float16, at the first call too. Sparse ones (TF-IDF) are not
+    stored.
     """
     store = EmbeddingStore(name, cache_dir)
 
@@ -284,7 +292,8 @@ def _keys(dataset: Dataset, side: str, languages: Collection[str] | None) -> np.
 
 
 def _embed(encode: Encode, texts: Sequence[tuple[str, str]]) -> np.ndarray | None:
-    """(len(texts), d) float32 of (lang, text) in the order of languages; None if they are sparse."""
+    """(len(texts), d) float32 of (lang, text) in the order of languages; None if they are
+    sparse."""
     parts = []
     for lang, group in groupby(texts, key=lambda pair: pair[0]):
         parts.append(encoded(encode, [text for _, text in group], lang))

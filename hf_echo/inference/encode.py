@@ -1,7 +1,8 @@
-"""Encode texts as embeddings, fast: sorted by tokens, in batches by token budget, bf16 where it is faster than fp32.
+"""Encode texts as embeddings, fast: sorted by tokens, in batches by token budget, bf16 where it is
+faster than fp32.
 
-sentence-transformers sorts by characters and pads, which wastes half the work on mixed-language text. On a CPU batches
-are not padded (`modeling/packed_echo.py`).
+sentence-transformers sorts by characters and pads, which wastes half the work on mixed-language
+text. On a CPU batches are not padded (`modeling/packed_echo.py`).
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ logger = logging.getLogger(__name__)
 
 
 def pick_dtype(dtype: str | torch.dtype, device: torch.device | str) -> torch.dtype:
-    """The torch dtype of a name: "fp32", "bf16", or "auto", which is bf16 where it is faster, else fp32."""
+    """The torch dtype of a name: "fp32", "bf16", or "auto", which is bf16 where it is faster, else
+    fp32."""
     if isinstance(dtype, torch.dtype):
         return dtype
     if dtype == "auto":
@@ -56,7 +58,8 @@ def pick_dtype(dtype: str | torch.dtype, device: torch.device | str) -> torch.dt
 
 
 def pick_device(device: str | torch.device | None) -> torch.device:
-    """The device of a name; None is the one that was chosen (`hf_echo.utils.devices`), CUDA if available, or the CPU.
+    """The device of a name; None is the one that was chosen (`hf_echo.utils.devices`), CUDA if
+    available, or the CPU.
 
     Raises:
         ValueError: this machine has no such device.
@@ -77,11 +80,13 @@ def pick_device(device: str | torch.device | None) -> torch.device:
 
 @contextmanager
 def opening(name_or_path: str | Path) -> Iterator[str]:
-    """Yield the name for transformers' `from_pretrained`; errors inside the block say which checkpoint and why.
+    """Yield the name for transformers' `from_pretrained`; errors inside the block say which
+    checkpoint and why.
 
-    transformers asks the Hub for a missing path, takes most of a minute, and then reports a network problem.
-    "org/name@v1.2.0" becomes the folder of that version, the name of a checkpoint of the package its folder. Code of a
-    repository that runs in the block without a version causes one warning per process.
+    transformers asks the Hub for a missing path, takes most of a minute, and then reports a network
+    problem. "org/name@v1.2.0" becomes the folder of that version, the name of a checkpoint of the
+    package its folder. Code of a repository that runs in the block without a version causes one
+    warning per process.
 
     Raises:
         FileNotFoundError: no such folder or Hub name. ValueError: a damaged checkpoint.
@@ -189,10 +194,12 @@ def open_tokenizer(name: str, subfolder: str = "") -> EchoTokenizer:
 def load_encoder(
     name_or_path: str | Path, *, device: str | None = None, dtype: str = "auto"
 ) -> tuple[EchoEncoder, EchoTokenizer]:
-    """Load (EchoEncoder, EchoTokenizer) from a folder or Hub name; `device` None is CUDA if available, else the CPU.
+    """Load (EchoEncoder, EchoTokenizer) from a folder or Hub name; `device` None is CUDA if
+    available, else the CPU.
 
     Raises:
-        FileNotFoundError: no such folder or Hub name. ValueError: a damaged checkpoint, or another tokenizer.
+        FileNotFoundError: no such folder or Hub name. ValueError: a damaged checkpoint, or another
+            tokenizer.
     """
     place = pick_device(device)
     with opening(name_or_path) as name:
@@ -217,27 +224,31 @@ def encode(  # noqa: PLR0913 (the options of `hf-echo encode`)
 ) -> np.ndarray:
     """Encode texts in one or several languages as sentence embeddings.
 
-    A converted SentenceTransformer gives the vectors that it gives itself: behind its default prompt (or the one with
-    the name of the language), of length 1 and cut where it says so (`EchoConfig.sentence_transformer`).
+    A converted SentenceTransformer gives the vectors that it gives itself: behind its default
+    prompt (or the one with the name of the language), of length 1 and cut where it says so
+    (`EchoConfig.sentence_transformer`).
 
     Args:
         model, tokenizer: an EchoEncoder (or EchoForTranslation) and its EchoTokenizer.
-        texts: list, tuple, generator, NumPy array, pandas or polars Series, column of `datasets` or Arrow array.
+        texts: list, tuple, generator, NumPy array, pandas or polars Series, column of `datasets` or
+            Arrow array.
         lang: one code for all texts, one per text, or None ("Unspecified language").
-        max_tokens: padded tokens per batch; None is 1,536 on a CPU (2,048 in bf16), which fit its caches, else 16,384.
+        max_tokens: padded tokens per batch; None is 1,536 on a CPU (2,048 in bf16), which fit its
+            caches, else 16,384.
         max_length: longest text in tokens; None is the model's limit.
-        on_long: for longer texts: "warn" truncates them and logs how many, "error" raises, "split" encodes pieces and
-            averages them, weighted by tokens.
+        on_long: for longer texts: "warn" truncates them and logs how many, "error" raises, "split"
+            encodes pieces and averages them, weighted by tokens.
         normalize: divide embeddings by their L2 norm.
-        prompt: of a converted SentenceTransformer what stands in front of each text, instead of its own prompts.
+        prompt: of a converted SentenceTransformer what stands in front of each text, instead of its
+            own prompts.
         progress: show a progress bar; or the bar of a longer run, which counts texts.
 
     Returns:
         (len(texts), size) float32; row i is text i. The size is `model.config.vector_size`.
 
     Raises:
-        ValueError: an unknown language, a wrong number of languages, a number below 1, a text that is too long with
-            "error", an embedding with NaN.
+        ValueError: an unknown language, a wrong number of languages, a number below 1, a text that
+            is too long with "error", an embedding with NaN.
     """
     texts = texts_of(texts)
     lang = langs_of(lang, len(texts))

@@ -1,7 +1,9 @@
-"""Encode a text file of any length to .npy or .parquet, part by part, in this process or on a Ray cluster.
+"""Encode a text file of any length to .npy or .parquet, part by part, in this process or on a Ray
+cluster.
 
-A part is `PART` lines; its embeddings are a file in the folder OUT.work until all parts are done, so a stopped run
-resumes at the first unfinished part. A text of one part is encoded in memory, without a work folder.
+A part is `PART` lines; its embeddings are a file in the folder OUT.work until all parts are done,
+so a stopped run resumes at the first unfinished part. A text of one part is encoded in memory,
+without a work folder.
 """
 
 from __future__ import annotations
@@ -45,12 +47,14 @@ def encode_file(  # noqa: PLR0913 (the options of `hf-echo encode`)
     column: str | None = None,
     progress: bool = True,
 ) -> tuple[int, int]:
-    """Write the embeddings of the texts of a file to `out`, in the format that its name says (`write_embeddings`).
+    """Write the embeddings of the texts of a file to `out`, in the format that its name says
+    (`write_embeddings`).
 
     Args:
-        source: lines of text (an empty line is an empty text), packed or not, or a table; "-" is standard input.
-        executor: `LocalExecutor` (default) or `RayExecutor`. On a cluster every node must see `source`, the model and
-            the folder of `out` at the same paths.
+        source: lines of text (an empty line is an empty text), packed or not, or a table; "-" is
+            standard input.
+        executor: `LocalExecutor` (default) or `RayExecutor`. On a cluster every node must see
+            `source`, the model and the folder of `out` at the same paths.
         fresh: discard the work of a stopped run.
         part: lines of a part.
         column: of a table, as in `hf_echo.data.texts.read_texts`.
@@ -59,8 +63,8 @@ def encode_file(  # noqa: PLR0913 (the options of `hf-echo encode`)
         The shape of the embeddings.
 
     Raises:
-        FileNotFoundError: no such file or model. ValueError: a text that cannot be encoded (with its lines), or another
-            run that writes `out` at the same time.
+        FileNotFoundError: no such file or model. ValueError: a text that cannot be encoded (with
+            its lines), or another run that writes `out` at the same time.
     """
     out = Path(out)
     executor = executor or LocalExecutor()
@@ -114,7 +118,8 @@ def encode_file(  # noqa: PLR0913 (the options of `hf-echo encode`)
 
 
 def _row_bytes(model: str) -> int:
-    """Bytes of one embedding of an Echo checkpoint; 0 for other models, whose width is not known in advance."""
+    """Bytes of one embedding of an Echo checkpoint; 0 for other models, whose width is not known in
+    advance."""
     with opening(model) as name:
         return 4 * AutoConfig.from_pretrained(name).vector_size if is_echo(name) else 0
 
@@ -150,8 +155,9 @@ def _encoded_part(
 def write_embeddings(out: Path, texts: Iterable[list[str]], parts: Sequence[np.ndarray]) -> None:
     """Write parts that follow one another as one file; `texts` are only read for .parquet.
 
-    .npy is float32; .parquet has the columns text and embedding; .f32 and .f16 are raw numbers, as LASER and vecalign
-    read them, and OUT.json beside them says {"dtype": ..., "shape": [rows, width]}.
+    .npy is float32; .parquet has the columns text and embedding; .f32 and .f16 are raw numbers, as
+    LASER and vecalign read them, and OUT.json beside them says {"dtype": ..., "shape": [rows,
+    width]}.
     """
     rows = sum(len(part) for part in parts)
     width = parts[0].shape[1]

@@ -1,4 +1,5 @@
-"""Encode speech as embeddings: batches by seconds, bf16 where it is fast, long audio cut at pauses."""
+"""Encode speech as embeddings: batches by seconds, bf16 where it is fast, long audio cut at
+pauses."""
 
 from __future__ import annotations
 
@@ -42,7 +43,8 @@ def open_speech_encoder(
     """The EchoSpeechEncoder of a folder or Hub name.
 
     Raises:
-        FileNotFoundError: there is none. ValueError: a damaged checkpoint, or a model of another type.
+        FileNotFoundError: there is none. ValueError: a damaged checkpoint, or a model of another
+            type.
     """
     with opening(name_or_path) as name:
         _check_type(name)
@@ -67,7 +69,8 @@ def _check_type(name: str) -> None:
 def load_speech_encoder(
     name_or_path: str | Path, *, device: str | None = None, dtype: str = "auto"
 ) -> tuple[EchoSpeechEncoder, EchoAudioFeatureExtractor]:
-    """Load (EchoSpeechEncoder, its feature extractor) from a folder or Hub name; arguments as in `load_encoder`."""
+    """Load (EchoSpeechEncoder, its feature extractor) from a folder or Hub name; arguments as in
+    `load_encoder`."""
     place = pick_device(device)
     model = open_speech_encoder(name_or_path, dtype=pick_dtype(dtype, place))
     return model.to(place).eval(), open_extractor(name_or_path)
@@ -90,19 +93,22 @@ def encode_speech(
 
     Args:
         model, extractor: of `load_speech_encoder`.
-        audio: paths, bytes of files, arrays at the extractor's rate, {"array", "sampling_rate"} or {"path", "bytes"}.
+        audio: paths, bytes of files, arrays at the extractor's rate, {"array", "sampling_rate"} or
+            {"path", "bytes"}.
         max_seconds: padded seconds of a batch; None is 60 on a CPU and 600 elsewhere.
         longest: seconds that the model reads at once.
-        on_long: of longer audio: "warn" truncates, "error" raises, "split" cuts at pauses and averages the embeddings
-            of the pieces, weighted by their length.
+        on_long: of longer audio: "warn" truncates, "error" raises, "split" cuts at pauses and
+            averages the embeddings of the pieces, weighted by their length.
         normalize: divide embeddings by their L2 norm.
-        work: folder for the embeddings of batches, from which a stopped run with equal arguments continues.
+        work: folder for the embeddings of batches, from which a stopped run with equal arguments
+            continues.
 
     Returns:
         (len(audio), embedding_size) float32; row i is audio i.
 
     Raises:
-        FileNotFoundError, ValueError: audio that is not there or not usable; longer audio with "error".
+        FileNotFoundError, ValueError: audio that is not there or not usable; longer audio with
+            "error".
     """
     samples = isinstance(audio, np.ndarray) and audio.dtype != object
     if samples or isinstance(audio, (str, bytes, Path, dict, torch.Tensor)):
@@ -163,7 +169,8 @@ def encode_speech(
 
 
 def seconds_batches(lengths: Sequence[int], budget: int) -> list[list[int]]:
-    """Numbers of rows of similar length, longest first; rows times the longest stay within the budget, or one row."""
+    """Numbers of rows of similar length, longest first; rows times the longest stay within the
+    budget, or one row."""
     # A batch costs its rows times its longest row, which is its first.
     batches: list[list[int]] = []
     for row in sorted(range(len(lengths)), key=lambda row: -lengths[row]):

@@ -1,7 +1,8 @@
-"""Score pairs of sentences by the cosine of an encoder or by BLASER 2.0 (`hf-echo convert blaser`), for filters.
+"""Score pairs of sentences by the cosine of an encoder or by BLASER 2.0 (`hf-echo convert blaser`),
+for filters.
 
-Each process opens the model by name, so that a scorer can be sent to workers. Within one call, each (text, language)
-is encoded once.
+Each process opens the model by name, so that a scorer can be sent to workers. Within one call, each
+(text, language) is encoded once.
 """
 
 from __future__ import annotations
@@ -29,15 +30,16 @@ open_encoder = lru_cache(maxsize=2)(any_encoder)
 
 @dataclass(frozen=True)
 class EchoScorer:
-    """``scorer(sources, targets, source_langs, target_langs) -> (rows,)`` float32: cosines, or scores of BLASER 2.0.
+    """``scorer(sources, targets, source_langs, target_langs) -> (rows,)`` float32: cosines, or
+    scores of BLASER 2.0.
 
     Attributes:
         model: folder or Hub name of an Echo checkpoint or any SentenceTransformer.
         dtype: "auto", "bf16" or "fp32", of Echo checkpoints.
         batch: rows per block; the embeddings of one block are in memory.
         progress: show a progress bar.
-        blaser: folder or Hub name of a BlaserModel, whose scores (about 1 to 5) replace cosines. It reads the
-            embeddings of `model`: SONAR's for the published weights.
+        blaser: folder or Hub name of a BlaserModel, whose scores (about 1 to 5) replace cosines. It
+            reads the embeddings of `model`: SONAR's for the published weights.
     """
 
     model: str
@@ -56,11 +58,12 @@ class EchoScorer:
     ) -> np.ndarray:
         """
         Args:
-            references: in the target languages; BLASER ref needs them, cosines and BLASER qe leave them out.
+            references: in the target languages; BLASER ref needs them, cosines and BLASER qe leave
+                them out.
 
         Raises:
-            ValueError: texts or languages of different numbers, no references for BLASER ref, or an encoder of another
-                embedding size than BLASER's.
+            ValueError: texts or languages of different numbers, no references for BLASER ref, or an
+                encoder of another embedding size than BLASER's.
         """
         sides = [(sources, source_langs), (targets, target_langs)]
         if self.blaser and _open_blaser(self.blaser).config.kind == "ref":
@@ -124,7 +127,8 @@ def _checked(
 def embed_columns(
     encode: Encode, columns: Sequence[tuple[Sequence[str], Sequence[Any]]]
 ) -> list[np.ndarray]:
-    """(rows, d) float32 vectors of length 1 of each column (texts, their languages); each is embedded once."""
+    """(rows, d) float32 vectors of length 1 of each column (texts, their languages); each is
+    embedded once."""
     # language -> text -> its number among that language's texts
     by_lang: dict[Any, dict[str, int]] = {}
     for column, langs in columns:

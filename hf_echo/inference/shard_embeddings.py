@@ -1,11 +1,13 @@
-"""Embeddings of a frozen encoder beside the shards of prepared data: a row for each pair, memory-mapped.
+"""Embeddings of a frozen encoder beside the shards of prepared data: a row for each pair,
+memory-mapped.
 
     OUT/shards/00000/embeddings-KEY/source.npy   (rows, dimensions) float16; target.npy the same
     OUT/shards/00000/embeddings-KEY/encoder.json  the encoder; written last
 
 `hf-echo data prepare RECIPE OUT` writes them for the guide (OS Eq. 3) or the teacher (OS 4.5) of a
-recipe. With `--executor ray` all GPUs of a cluster embed shards; in a run, all its processes do. KEY
-is a hash of the encoder's name, its files and its languages, so another encoder gets files of its own.
+recipe. With `--executor ray` all GPUs of a cluster embed shards; in a run, all its processes do.
+KEY is a hash of the encoder's name, its files and its languages, so another encoder gets files of
+its own.
 """
 
 from __future__ import annotations
@@ -62,12 +64,13 @@ def embed_shards(
     executor: LocalExecutor | RayExecutor | None = None,
     by_all_ranks: bool = False,
 ) -> int:
-    """Embed the rows of prepared data; a second call embeds only the shards that have no embeddings.
+    """Embed the rows of prepared data; a second call embeds only the shards that have no
+    embeddings.
 
     Args:
         dataset: the rows that `prepare_parallel` wrote to `out`.
-        by_all_ranks: each process of torch.distributed embeds its share of the shards. Every process must call it, and
-            see `out`.
+        by_all_ranks: each process of torch.distributed embeds its share of the shards. Every
+            process must call it, and see `out`.
 
     Returns:
         Shards that this process embedded now.
@@ -111,7 +114,8 @@ def _write_embeddings(
     encode: Encode,
     languages: Sequence[str] | None,
 ) -> None:
-    """Embed (lang, text) of each row into a float16 file; a text that several rows have is encoded once."""
+    """Embed (lang, text) of each row into a float16 file; a text that several rows have is encoded
+    once."""
     rows_of_text: dict[tuple[str, str], list[int]] = {}
     for row, (lang, text) in enumerate(texts):
         if languages is None or lang in languages:
@@ -140,7 +144,8 @@ def _write_embeddings(
 
 
 class ShardEmbeddings:
-    """Embeddings of one side of prepared data: ``rows[indices]`` -> (len(indices), dimensions) float32.
+    """Embeddings of one side of prepared data: ``rows[indices]`` -> (len(indices), dimensions)
+    float32.
 
     Args:
         normalize: rows of length 1; zeros stay zeros.

@@ -1,4 +1,5 @@
-"""Translate texts or embeddings: encode in token-budget batches, decode in batches of similar length."""
+"""Translate texts or embeddings: encode in token-budget batches, decode in batches of similar
+length."""
 
 from __future__ import annotations
 
@@ -36,10 +37,12 @@ Translator = EchoForTranslation | SonarForTranslation | EchoSpeechForTranslation
 def load_translator(
     name_or_path: str | Path, *, device: str | None = None, dtype: str = "auto"
 ) -> tuple[Translator, EchoTokenizer]:
-    """Load (EchoForTranslation, EchoTokenizer) from a training checkpoint or release, in a folder or on the Hub.
+    """Load (EchoForTranslation, EchoTokenizer) from a training checkpoint or release, in a folder
+    or on the Hub.
 
-    A converted SONAR with a decoder gives (SonarForTranslation, SonarTokenizer); the release of a speech encoder with a
-    decoder gives (EchoSpeechForTranslation, EchoTokenizer), which translate embeddings of audio.
+    A converted SONAR with a decoder gives (SonarForTranslation, SonarTokenizer); the release of a
+    speech encoder with a decoder gives (EchoSpeechForTranslation, EchoTokenizer), which translate
+    embeddings of audio.
 
     Arguments and errors as of `load_encoder`.
     """
@@ -68,23 +71,26 @@ def translate(  # noqa: PLR0913 (the options of `hf-echo translate`)
     on_long: str = "warn",
     progress: bool = False,
 ) -> list[str]:
-    """Translate texts, or embeddings (n, embedding_size) from any encoder of the space; keeps the order.
+    """Translate texts, or embeddings (n, embedding_size) from any encoder of the space; keeps the
+    order.
 
-    The translation of a text without a visible character is "". Without reranking the tokens are those of `generate`.
+    The translation of a text without a visible character is "". Without reranking the tokens are
+    those of `generate`.
 
     Args:
         inputs: texts in any container of `encode`, or embeddings.
         source_lang: one code for all texts, one per text, or None ("Unspecified language").
         num_beams: 1 is greedy; None: as the model's generation config says.
-        rerank_weight: weight of the cosine between the embeddings of a beam and of the sentence; 0 takes the most
-            probable beam. None: as the model's generation config says. Only with a bottleneck.
+        rerank_weight: weight of the cosine between the embeddings of a beam and of the sentence; 0
+            takes the most probable beam. None: as the model's generation config says. Only with a
+            bottleneck.
         max_new_tokens: longest translation in tokens.
         batch_size: most decoder rows at a time; each beam is a row.
         on_long: as in `encode`; not "split" for a stage-1 checkpoint, whose decoder reads tokens.
 
     Raises:
-        ValueError: an unknown language, or one that the decoder does not support; a number out of range; embeddings of
-            wrong size, of integers, with NaN, or for a stage-1 checkpoint.
+        ValueError: an unknown language, or one that the decoder does not support; a number out of
+            range; embeddings of wrong size, of integers, with NaN, or for a stage-1 checkpoint.
     """
     tokenizer.target.decoder_prompt_ids(target_lang)  # refuses an unknown language
     check_target_lang(model.decoder, target_lang)
@@ -144,7 +150,8 @@ def _vectors_of(inputs: Iterable[str] | np.ndarray | torch.Tensor) -> np.ndarray
 
 
 def _has_fast_decoder(model: Translator) -> bool:
-    """Whether the decoder reads one vector by the code of `generation_echo`, not by transformers' `generate`."""
+    """Whether the decoder reads one vector by the code of `generation_echo`, not by transformers'
+    `generate`."""
     return model.bottleneck and is_echo_decoder(model.decoder)
 
 
@@ -182,7 +189,8 @@ def _check_embeddings(embeddings: np.ndarray, model: Translator) -> None:
 
 @dataclass(frozen=True)
 class Decoding:
-    """How the translations of one call are written; fields as the arguments of `translate`, `batch_size` in rows."""
+    """How the translations of one call are written; fields as the arguments of `translate`,
+    `batch_size` in rows."""
 
     model: Translator
     tokenizer: EchoTokenizer

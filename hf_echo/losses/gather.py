@@ -1,8 +1,8 @@
 """Gather the rows of all processes into one tensor, with gradients.
 
-Gathering without gradients gives wrong gradients (by 20 % in a two-process trial), because the loss of another process
-also depends on rows from this one. The exchange is sentence-transformers'; this module adds support for different
-numbers of rows per process, as in batches with a token budget.
+Gathering without gradients gives wrong gradients (by 20 % in a two-process trial), because the loss
+of another process also depends on rows from this one. The exchange is sentence-transformers'; this
+module adds support for different numbers of rows per process, as in batches with a token budget.
 """
 
 from __future__ import annotations
@@ -13,17 +13,20 @@ from torch import Tensor
 
 
 def gather_with_grad(x: Tensor) -> tuple[Tensor, int]:
-    """Gather all processes' rows in rank order. Every process must call it, with equal trailing shape and dtype.
+    """Gather all processes' rows in rank order. Every process must call it, with equal trailing
+    shape and dtype.
 
-    The backward pass sums the gradients of all processes. DDP and FSDP then average over processes. To get the
-    gradient of one process that holds all N rows, multiply each process's mean over its n rows by `rank_weight(n)`,
-    which is 1 if all processes hold equally many rows.
+    The backward pass sums the gradients of all processes. DDP and FSDP then average over processes.
+    To get the gradient of one process that holds all N rows, multiply each process's mean over its
+    n rows by `rank_weight(n)`, which is 1 if all processes hold equally many rows.
 
     Args:
-        x: (n, ...); n may differ between processes and may be 0. Any dtype (guide embeddings, integer ids).
+        x: (n, ...); n may differ between processes and may be 0. Any dtype (guide embeddings,
+            integer ids).
 
     Returns:
-        (N, ...) and the offset of this process's first row in it; `x` itself and 0 with one process.
+        (N, ...) and the offset of this process's first row in it; `x` itself and 0 with one
+        process.
 
     Example:
         >>> import torch
@@ -46,14 +49,16 @@ def gather_with_grad(x: Tensor) -> tuple[Tensor, int]:
 
 
 def rank_weight(n: int, device: torch.device | str | None = None) -> float:
-    """Weight of this process's mean loss, `n * world / N`, before gradients are averaged over processes.
+    """Weight of this process's mean loss, `n * world / N`, before gradients are averaged over
+    processes.
 
-    With it, the average is the gradient of the mean over all N rows. It is 1 with one process, or if all processes hold
-    equally many rows. Every process must call it. Logged losses that are averaged over processes need the same weight.
+    With it, the average is the gradient of the mean over all N rows. It is 1 with one process, or
+    if all processes hold equally many rows. Every process must call it. Logged losses that are
+    averaged over processes need the same weight.
 
     Args:
-        n: the number of items in this process's mean: pairs for contrastive losses, target tokens for the
-            translation loss.
+        n: the number of items in this process's mean: pairs for contrastive losses, target tokens
+            for the translation loss.
 
     Example:
         >>> rank_weight(7)  # one process
@@ -66,7 +71,8 @@ def rank_weight(n: int, device: torch.device | str | None = None) -> float:
 
 
 def sum_over_ranks(counts: list[int], device: torch.device | str | None = None) -> list[int]:
-    """Sums of all processes' counts, item by item. Every process must call it, with equally many counts.
+    """Sums of all processes' counts, item by item. Every process must call it, with equally many
+    counts.
 
     Example:
         >>> sum_over_ranks([3, 4])  # one process

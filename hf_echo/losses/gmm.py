@@ -12,7 +12,8 @@ from .dtypes import widened
 def gmm_log_posterior(
     query: Tensor, keys: Tensor, mean: Tensor, log_sigma: Tensor, weight_logits: Tensor
 ) -> Tensor:
-    """log P(rank | query, key) of a mixture of diagonal Gaussians (EMMA-X appendix Eq. 4, Eq. 5 of the paper).
+    """log P(rank | query, key) of a mixture of diagonal Gaussians (EMMA-X appendix Eq. 4, Eq. 5 of
+    the paper).
 
         P(r | x, y) = pi_r N_r(x - y) / sum_j pi_j N_j(x - y)
         log N_r(z)  = -d/2 log(2 pi) - sum_k log sigma_rk - 1/2 sum_k ((z_k - mu_rk) / sigma_rk)^2
@@ -60,9 +61,9 @@ def gmm_loss(log_posterior: Tensor, ranks: Tensor, *, smoothing: float = 0.3) ->
     """Train the mixture on the encoder's ranks (EMMA-X, the E-step; Eq. 6 of the paper lacks the
     minus sign).
 
-    Mean over pairs of `-sum_r q_r log P(r | x, y)` with q = 1 - smoothing for the given rank and smoothing / (R - 1)
-    for each other one. The smoothing (0.3, as in the authors' code) says that the other side's
-    ranks may be wrong.
+    Mean over pairs of `-sum_r q_r log P(r | x, y)` with q = 1 - smoothing for the given rank and
+    smoothing / (R - 1) for each other one. The smoothing (0.3, as in the authors' code) says that
+    the other side's ranks may be wrong.
 
     Args:
         log_posterior: (n, m, R) of `gmm_log_posterior`.

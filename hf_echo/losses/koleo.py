@@ -16,10 +16,10 @@ def koleo_loss(embeddings: Tensor) -> Tensor:
     """Differential entropy estimator of Kozachenko and Leonenko, as a loss (MEXMA section 3, "The
     KoLeo loss").
 
-    `-1/n sum_i log(d_i + eps)` with `d_i = min over j != i of ||x_i - x_j + eps||`. The rows are scaled to length 1
-    first, as in DINOv2 (https://arxiv.org/abs/2304.07193) and Sablayrolles et al.
-    (https://arxiv.org/abs/1806.03198); MEXMA's formula does not say so. eps is 1e-8. Computed in
-    float32 (float64 for float64 inputs), also under autocast.
+    `-1/n sum_i log(d_i + eps)` with `d_i = min over j != i of ||x_i - x_j + eps||`. The rows are
+    scaled to length 1 first, as in DINOv2 (https://arxiv.org/abs/2304.07193) and Sablayrolles et
+    al. (https://arxiv.org/abs/1806.03198); MEXMA's formula does not say so. eps is 1e-8. Computed
+    in float32 (float64 for float64 inputs), also under autocast.
 
     The neighbour is searched among the rows that are given: in training, those of one device.
 

@@ -35,11 +35,11 @@ def translation_loss(
     autocast, matrix products run in its dtype; the softmax and the sum of the weight's gradient
     over chunks are in float32 or wider.
 
-    OS 4.3 prints `- sum_t log P(y_t | y_<t, x)`, a sum over the tokens of one sentence: that is "sum". It is as many
-    times "mean" as a sentence has tokens (on average), and so makes alpha of Eq. 4 and 6 that much
-    smaller beside beta. No paper says which of the two its weights, alpha 0.05 and beta 1, were
-    chosen for. "mean" is the default and what the weights of all recipes belong to, because of
-    three reasons, none of which is a proof:
+    OS 4.3 prints `- sum_t log P(y_t | y_<t, x)`, a sum over the tokens of one sentence: that is
+    "sum". It is as many times "mean" as a sentence has tokens (on average), and so makes alpha of
+    Eq. 4 and 6 that much smaller beside beta. No paper says which of the two its weights, alpha
+    0.05 and beta 1, were chosen for. "mean" is the default and what the weights of all recipes
+    belong to, because of three reasons, none of which is a proof:
 
     - fairseq and its successors sum the tokens' losses and then divide by the number of tokens.
       Criteria that add a contrastive loss to such a sum scale it by tokens / sentences (mRASP2), so

@@ -1,8 +1,9 @@
-"""Ask a language model about many rows at an OpenAI-compatible endpoint (`transformers serve MODEL` starts one).
+"""Ask a language model about many rows at an OpenAI-compatible endpoint (`transformers serve MODEL`
+starts one).
 
-`write_rows` sends the requests of jobs in parallel and writes their rows in order. A reply that the check refuses is
-asked for again, hotter and with another seed. All replies are kept in a SQLite file, so that a second run asks nothing
-twice.
+`write_rows` sends the requests of jobs in parallel and writes their rows in order. A reply that the
+check refuses is asked for again, hotter and with another seed. All replies are kept in a SQLite
+file, so that a second run asks nothing twice.
 """
 
 from __future__ import annotations
@@ -69,7 +70,8 @@ class Job:
 
 
 class Endpoint:
-    """Chat completions over HTTP with the ``openai`` client (vLLM, `transformers serve`, llama.cpp, hosted models).
+    """Chat completions over HTTP with the ``openai`` client (vLLM, `transformers serve`, llama.cpp,
+    hosted models).
 
     Args:
         model: name on the server.
@@ -106,7 +108,8 @@ class Endpoint:
         """Send one request (parameters: temperature, max_tokens, seed); thread-safe.
 
         Raises:
-            RequestFailed: no answer. ValueError: the endpoint refuses all requests (key, address, model).
+            RequestFailed: no answer. ValueError: the endpoint refuses all requests (key, address,
+                model).
         """
         openai = self._openai
         try:
@@ -185,8 +188,8 @@ def write_rows(  # noqa: PLR0913 (the options of the commands that ask a model)
     """Run all jobs and write their rows as JSONL, in order. Start a stopped run again to resume it.
 
     Args:
-        out: ``name.jsonl``. Failed rows go to ``name.failed.jsonl`` with reason and last reply; the replies are kept in
-            ``name.replies.sqlite``.
+        out: ``name.jsonl``. Failed rows go to ``name.failed.jsonl`` with reason and last reply; the
+            replies are kept in ``name.replies.sqlite``.
         total: number of jobs, for the progress bar.
         temperature: of the first attempt; later ones use at least 0.7, and each adds 1 to the seed.
 
@@ -194,7 +197,8 @@ def write_rows(  # noqa: PLR0913 (the options of the commands that ask a model)
         Counts of rows, requests and tokens (of new requests), and the reasons of failures.
 
     Raises:
-        ValueError: the endpoint refuses, or has stopped answering; `out` is no .jsonl. The replies until then are kept.
+        ValueError: the endpoint refuses, or has stopped answering; `out` is no .jsonl. The replies
+            until then are kept.
     """
     from tqdm.auto import tqdm
 
@@ -263,7 +267,8 @@ class _Outcome(NamedTuple):
 def _answer(
     model: Endpoint, replies: ReplyCache, attempts: list[dict[str, Any]], job: Job
 ) -> _Outcome:
-    """The outcome of a job, from the replies that are there or by the model; several threads call it."""
+    """The outcome of a job, from the replies that are there or by the model; several threads call
+    it."""
     counts: Counter[str] = Counter()
     if job.messages is None:
         return _Outcome(counts)

@@ -5,7 +5,8 @@ A bead is a run of source sentences with the run of target sentences that transl
 programming finds the beads of least total cost. A bead of a source and b target sentences costs a b
 (c + max(0, 4 (c - t))), where
 
-    c = (1 - cos(x, y)) / mean(1 - mean cos(x, other targets), 1 - mean cos(y, other sources)) + 0.3 |log length ratio|
+    c = (1 - cos(x, y)) / mean(1 - mean cos(x, other targets), 1 - mean cos(y, other sources)) + 0.3
+    |log length ratio|
 
 and x and y are embeddings of the runs: the first part, equation 1 of the paper, is about 1 for
 strangers. t is halfway between strangers and the pairs of these two documents. A sentence without a

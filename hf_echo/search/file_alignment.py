@@ -1,7 +1,9 @@
-"""Align the sentences of two documents, or of two folders of documents with equal names, into a file.
+"""Align the sentences of two documents, or of two folders of documents with equal names, into a
+file.
 
-The sentences of each side stand in one plain file of the work folder, with their embeddings in memory-mapped shards as
-in `file_mining`; a stopped run resumes at the first missing shard. Only one document at a time is in memory.
+The sentences of each side stand in one plain file of the work folder, with their embeddings in
+memory-mapped shards as in `file_mining`; a stopped run resumes at the first missing shard. Only one
+document at a time is in memory.
 """
 
 from __future__ import annotations
@@ -44,10 +46,12 @@ NumberedSentence = tuple[int, str]  # number of its line in the document, from 0
 
 @dataclass(frozen=True)
 class AlignmentReport(Result):
-    """Sentences (`sources`, `targets`) in `documents`, pairs written to `out`, sentences without partner (`alone`).
+    """Sentences (`sources`, `targets`) in `documents`, pairs written to `out`, sentences without
+    partner (`alone`).
 
-    `documents_left_out`: files of folders that have no partner, are no text, or are empty. `sources_left_out` and
-    `targets_left_out`: blank lines, and sentences whose embedding is zero. `below_threshold`: pairs not written.
+    `documents_left_out`: files of folders that have no partner, are no text, or are empty.
+    `sources_left_out` and `targets_left_out`: blank lines, and sentences whose embedding is zero.
+    `below_threshold`: pairs not written.
     """
 
     documents: int
@@ -86,7 +90,8 @@ class _Side:
         self.bounds.append((start, len(self.line_numbers)))
 
     def open_copy(self, path: Path, name: str) -> None:
-        """Read the copied sentences from now on; messages call them by the name of the user's file or folder."""
+        """Read the copied sentences from now on; messages call them by the name of the user's file
+        or folder."""
         numbers = [number + 1 for number in self.line_numbers]
         self.sentences = TextLines(path, name=name, numbers=numbers)
 
@@ -115,17 +120,21 @@ def align_files(  # noqa: PLR0913 (the options of `hf-echo align`)
     fresh: bool = False,
     progress: bool = True,
 ) -> AlignmentReport:
-    """Write the pairs of two documents with their scores, in order: 1 for equal embeddings, about 0 for strangers.
+    """Write the pairs of two documents with their scores, in order: 1 for equal embeddings, about 0
+    for strangers.
 
     Args:
-        source, target: two files, or two folders with files of equal names. Other files in folders, and those that
-            are no text or hold none, are left out and counted.
-        out: pairs of all documents (`pair_writer`). Or vecalign's format, which also holds the sentences without a
-            partner, and costs (1 - score) in place of scores: a file NAME.path, for folders a folder.
+        source, target: two files, or two folders with files of equal names. Other files in folders,
+            and those that are no text or hold none, are left out and counted.
+        out: pairs of all documents (`pair_writer`). Or vecalign's format, which also holds the
+            sentences without a partner, and costs (1 - score) in place of scores: a file NAME.path,
+            for folders a folder.
         encode: (texts, lang) -> (len(texts), d).
-        source_lang, target_lang: languages of the sides, which the encoder and the rules of sentences need.
+        source_lang, target_lang: languages of the sides, which the encoder and the rules of
+            sentences need.
         column: of tables, as in `hf_echo.data.texts.read_texts`.
-        raw: the files hold raw text, which is cut by rules. Otherwise each line is a sentence; blank lines are none.
+        raw: the files hold raw text, which is cut by rules. Otherwise each line is a sentence;
+            blank lines are none.
         largest: most sentences of a pair, both sides together.
         threshold: lowest score of a pair that is written.
         work: folder of sentences and embeddings; None: OUT.work.
@@ -135,7 +144,8 @@ def align_files(  # noqa: PLR0913 (the options of `hf-echo align`)
         progress: show bars.
 
     Raises:
-        FileNotFoundError, ValueError: what is wrong with a file (with the line), with `work` or with the options.
+        FileNotFoundError, ValueError: what is wrong with a file (with the line), with `work` or
+            with the options.
     """
     # All that can be wrong, before anything is encoded.
     langs = (source_lang, target_lang)
@@ -212,7 +222,8 @@ def align_files(  # noqa: PLR0913 (the options of `hf-echo align`)
 
 
 def _beads_of_document(sides: Sequence[_Side], number: int, largest: int) -> list[Bead]:
-    """The beads in order, by the numbers of the sentences; a sentence without direction is a bead of its own."""
+    """The beads in order, by the numbers of the sentences; a sentence without direction is a bead
+    of its own."""
     # Only sentences with a direction can be compared.
     unit_vectors = []
     lengths = []
@@ -242,7 +253,8 @@ def _beads_of_document(sides: Sequence[_Side], number: int, largest: int) -> lis
 
 
 def _with_lost(beads: list[Bead], sources: Sequence[int], targets: Sequence[int]) -> list[Bead]:
-    """The beads, and one for each sentence that was left out, before the first bead that comes after it."""
+    """The beads, and one for each sentence that was left out, before the first bead that comes
+    after it."""
     lost = [Bead([i], [], 0.0) for i in sources] + [Bead([], [j], 0.0) for j in targets]
     ordered = list(beads)
     # From the end, so that each goes before those that were put in already.
@@ -263,7 +275,8 @@ def _is_after(bead: Bead, lost_bead: Bead) -> bool:
 
 
 def paired_documents(source: Path, target: Path) -> tuple[list[tuple[Path, Path]], Counter[str]]:
-    """(the two files, or the files of equal names in two folders; reason -> number of other files in the folders)."""
+    """(the two files, or the files of equal names in two folders; reason -> number of other files
+    in the folders)."""
     for path in (source, target):
         if not path.exists() and str(path) != STANDARD:
             raise FileNotFoundError(
@@ -295,7 +308,8 @@ def paired_documents(source: Path, target: Path) -> tuple[list[tuple[Path, Path]
 
 
 def folder_documents(folder: Path, left_out: Counter[str]) -> dict[str, Path]:
-    """The documents of a folder by name, however it writes accents (macOS: decomposed). Counts what is none."""
+    """The documents of a folder by name, however it writes accents (macOS: decomposed). Counts what
+    is none."""
     documents: dict[str, Path] = {}
     for path in sorted(folder.iterdir()):
         name = unicodedata.normalize("NFC", path.name)
@@ -338,7 +352,8 @@ def _copied(
 ) -> tuple[list[tuple[Path, Path]], list[_Side]]:
     """(documents with sentences, the sides). The sentences of a side go into a plain file.
 
-    A document that is not text, or is empty, raises an error; in a folder it is left out, and its partner too.
+    A document that is not text, or is empty, raises an error; in a folder it is left out, and its
+    partner too.
     """
     kept: list[tuple[Path, Path]] = []
     sides = [_Side(), _Side()]

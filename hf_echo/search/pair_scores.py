@@ -1,10 +1,12 @@
-"""Score sentence pairs one by one, in order: cosine, margin, or BLASER 2.0 qe; keep those above a threshold.
+"""Score sentence pairs one by one, in order: cosine, margin, or BLASER 2.0 qe; keep those above a
+threshold.
 
-Each block is scored and written before the next one is read, so memory does not grow with the input (a margin holds the
-place of every different text). A pair with an empty side scores NaN, which is above no threshold.
+Each block is scored and written before the next one is read, so memory does not grow with the input
+(a margin holds the place of every different text). A pair with an empty side scores NaN, which is
+above no threshold.
 
-The neighbours of a margin (`margin`) are those among the different texts of the whole input, whose embeddings are kept
-on disk, or of a reference: pairs of the same kind, for standard input.
+The neighbours of a margin (`margin`) are those among the different texts of the whole input, whose
+embeddings are kept on disk, or of a reference: pairs of the same kind, for standard input.
 """
 
 from __future__ import annotations
@@ -63,7 +65,8 @@ class PairBlock(NamedTuple):
 
 
 class Pairs(NamedTuple):
-    """Opened input, of `files`: `blocks()` can be called again unless it is standard input (`identity` is None)."""
+    """Opened input, of `files`: `blocks()` can be called again unless it is standard input
+    (`identity` is None)."""
 
     blocks: Callable[[], Iterator[PairBlock]]
     header: str | None  # the first line of a TSV file, if it names the columns
@@ -74,9 +77,11 @@ class Pairs(NamedTuple):
 
 @dataclass(frozen=True)
 class ScoreReport(Result):
-    """`rows` read, `scored` of them (both sides have text and a direction), `kept`; `mean` and `sigma` of the scores.
+    """`rows` read, `scored` of them (both sides have text and a direction), `kept`; `mean` and
+    `sigma` of the scores.
 
-    `left_out`: what the input holds that is no pair, such as units of TMX without one of the languages.
+    `left_out`: what the input holds that is no pair, such as units of TMX without one of the
+    languages.
     """
 
     rows: int
@@ -95,11 +100,14 @@ def open_pairs(
     langs: Languages = (None, None),
     columns: Mapping[str, str] | None = None,
 ) -> Pairs:
-    """Open pairs: a table, TMX, a Moses pair or "-" (TSV), or two files whose lines i belong together.
+    """Open pairs: a table, TMX, a Moses pair or "-" (TSV), or two files whose lines i belong
+    together.
 
     Args:
-        langs: of source and target, where the file does not say them; they choose the languages of a TMX file.
-        columns: names in the file, or numbers in a TSV file without header, of source, target, source_lang ...
+        langs: of source and target, where the file does not say them; they choose the languages of
+            a TMX file.
+        columns: names in the file, or numbers in a TSV file without header, of source, target,
+            source_lang ...
 
     Raises:
         FileNotFoundError, ValueError: what is wrong with a file.
@@ -205,14 +213,17 @@ def score_pairs(  # noqa: PLR0913 (the options of `hf-echo score`)
     """Score pairs and write one line for each, or only the pairs above a threshold.
 
     Args:
-        out: "-" (standard output) or a text file: one score a line, or with a threshold the pairs that are kept, as
-            they are in a TSV input. A table (.tsv, .jsonl, .parquet, .tmx): score, source and target of each pair, or
-            of those kept. A file appears whole; a stopped run resumes with the scores and embeddings in OUT.work.
-        score: "cosine", "margin" or "blaser-qe"; the last one needs `blaser`, a BLASER 2.0 qe model.
+        out: "-" (standard output) or a text file: one score a line, or with a threshold the pairs
+            that are kept, as they are in a TSV input. A table (.tsv, .jsonl, .parquet, .tmx):
+            score, source and target of each pair, or of those kept. A file appears whole; a stopped
+            run resumes with the scores and embeddings in OUT.work.
+        score: "cosine", "margin" or "blaser-qe"; the last one needs `blaser`, a BLASER 2.0 qe
+            model.
         reference: pairs whose texts are the neighbours of a margin; None: the input.
         k: neighbours of a margin.
-        threshold: the lowest score that is kept: a number, or the JSON file of `hf-echo data calibrate`, which gives
-            mean - `sigma` standard deviations of each direction (OS 3.5).
+        threshold: the lowest score that is kept: a number, or the JSON file of
+            `hf-echo data calibrate`, which gives mean - `sigma` standard deviations of each
+            direction (OS 3.5).
         langs: written to a table.
 
     Raises:
@@ -273,7 +284,8 @@ def score_pairs(  # noqa: PLR0913 (the options of `hf-echo score`)
 def _scored(
     blocks: Iterable[PairBlock], scorer: Callable[..., np.ndarray], folder: Path | None
 ) -> Iterator[tuple[PairBlock, np.ndarray]]:
-    """Each block with its scores, which stay in a folder until the run is complete (None: a stream)."""
+    """Each block with its scores, which stay in a folder until the run is complete (None: a
+    stream)."""
     for number, block in enumerate(blocks):
         if folder is None:
             yield block, score_block(scorer, block)
@@ -310,7 +322,8 @@ def _write_scored(
 
 @contextmanager
 def _work_folder(out: Path, can_resume: bool, fresh: bool) -> Iterator[Path]:
-    """OUT.work, whose scores and embeddings stay if the run is stopped; a stream cannot be resumed."""
+    """OUT.work, whose scores and embeddings stay if the run is stopped; a stream cannot be
+    resumed."""
     if not can_resume:
         with tempfile.TemporaryDirectory(prefix="hf-echo-score-") as folder:
             yield Path(folder)
@@ -349,8 +362,8 @@ def scorer_of(
     dtype: str = "auto",
     folder: Path,
 ) -> Callable[..., np.ndarray]:
-    """``scorer(sources, targets, source_langs, target_langs) -> (rows,)``: margins among the texts of a reference, in
-    `folder`; without one cosines, or the scores of BLASER."""
+    """``scorer(sources, targets, source_langs, target_langs) -> (rows,)``: margins among the texts
+    of a reference, in `folder`; without one cosines, or the scores of BLASER."""
     if reference is None:
         return EchoScorer(model, dtype, blaser=blaser)
     return Margin(open_encoder(model, dtype=dtype), reference.blocks(), folder, k)
@@ -384,9 +397,11 @@ def _whole(block: PairBlock) -> list[int]:
 
 
 class Margin:
-    """``scorer(sources, targets, source_langs, target_langs)``: margins (ratio) among the different texts of `blocks`.
+    """``scorer(sources, targets, source_langs, target_langs)``: margins (ratio) among the different
+    texts of `blocks`.
 
-    Their embeddings by `encode` (texts, lang) -> (n, d) go to `folder`, where a stopped run finds them.
+    Their embeddings by `encode` (texts, lang) -> (n, d) go to `folder`, where a stopped run finds
+    them.
     """
 
     def __init__(self, encode: Encode, blocks: Iterator[PairBlock], folder: Path, k: int):
@@ -504,7 +519,8 @@ def _threshold(threshold: float | str | Path, sigma: float) -> Callable[[PairBlo
 def _writer(
     pairs: Pairs, out: Path, keeps_some: bool, langs: Languages
 ) -> Iterator[Callable[..., None]]:
-    """A function (block, scores, is_kept) that writes rows: scores, or with a threshold the pairs that are kept."""
+    """A function (block, scores, is_kept) that writes rows: scores, or with a threshold the pairs
+    that are kept."""
     if is_table(out):
         with write_pairs(out, langs) as write:
             write([], [], [])  # the names of the columns

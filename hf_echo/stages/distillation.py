@@ -41,7 +41,8 @@ class DistillationConfig(TextConfig):
 
 
 class DistillationTrainer(EncoderTrainer):
-    """`||student(x) - teacher(x)||^2`; teacher: (source, target), each ``rows -> (n, d)`` by row of the training data.
+    """`||student(x) - teacher(x)||^2`; teacher: (source, target), each ``rows -> (n, d)`` by row of
+    the training data.
 
     Here the data are sentences (pairs of a text with itself) and the source's embeddings are read.
     """

@@ -1,4 +1,5 @@
-"""Data of a run: their fingerprints, the rows that a stage trains on, and embeddings of frozen encoders."""
+"""Data of a run: their fingerprints, the rows that a stage trains on, and embeddings of frozen
+encoders."""
 
 from __future__ import annotations
 
@@ -49,10 +50,12 @@ def data_fingerprints(
 def training_rows(
     stage: Stage, args: DataArguments, config: CoreConfig, dataset: Dataset
 ) -> Dataset:
-    """The rows that the stage trains on. Sets `config.base_languages` to those of the teacher if it is empty.
+    """The rows that the stage trains on. Sets `config.base_languages` to those of the teacher if it
+    is empty.
 
     Raises:
-        ValueError: `source_languages` leaves no row, or the recipe would choose other rows than prepared data have.
+        ValueError: `source_languages` leaves no row, or the recipe would choose other rows than
+            prepared data have.
     """
     # Prepared data were chosen when they were prepared.
     if args.source_languages and not isinstance(dataset, PreparedParallel):
@@ -101,7 +104,8 @@ def tokenized_rows(
     dataset: Dataset | PreparedParallel,
     tokenizer: Any,
 ) -> Any:
-    """The trainer's rows, as `stage.prepare` makes them; many text pairs are prepared in shards in `cache_dir`."""
+    """The trainer's rows, as `stage.prepare` makes them; many text pairs are prepared in shards in
+    `cache_dir`."""
     reads_texts = args.batch_by or args.live_teacher
     has_pairs = type(stage).prepare is Stage.prepare
     is_large = has_pairs and not reads_texts and len(dataset) >= PREPARE_FROM
@@ -122,7 +126,8 @@ def embedded_sides(
     dataset: Dataset | PreparedParallel,
     train_dataset: Any = None,
 ) -> dict[str, Any]:
-    """Embeddings of the texts by a frozen encoder, under the trainer's name for them: guide, teacher or embeddings.
+    """Embeddings of the texts by a frozen encoder, under the trainer's name for them: guide,
+    teacher or embeddings.
 
     All processes of the run embed, each its share. Every process must call it.
 
@@ -185,8 +190,9 @@ def shard_encoder(
 def row_groups(dataset: Dataset, by: str, start: str, tokenizer: Any) -> np.ndarray:
     """(rows,) the number of each row's group; rows of a group share batches.
 
-    languages: if each language has its own domain (one the Bible, another manuals), a model can tell the targets of a
-    mixed batch apart by domain alone. similarity: the negatives of a batch are hard.
+    languages: if each language has its own domain (one the Bible, another manuals), a model can
+    tell the targets of a mixed batch apart by domain alone. similarity: the negatives of a batch
+    are hard.
     """
     if by == "languages":
         pairs = [

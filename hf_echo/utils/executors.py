@@ -1,7 +1,8 @@
 """Executors: `map(function, items)` in this process or on a Ray cluster.
 
-Functions write their results to files and return a few plain values, so both executors produce the same files. Results
-arrive in any order. On a cluster, every node must see the output folder (NFS or similar).
+Functions write their results to files and return a few plain values, so both executors produce the
+same files. Results arrive in any order. On a cluster, every node must see the output folder (NFS or
+similar).
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ class LocalExecutor:
 
 
 class RayExecutor:
-    """Run one Ray Data task per item; connects to the cluster of RAY_ADDRESS or starts one on this machine.
+    """Run one Ray Data task per item; connects to the cluster of RAY_ADDRESS or starts one on this
+    machine.
 
     Attributes:
         gpus: GPUs that a task asks for if it can use one: 1 if the cluster has any, else 0.
@@ -93,7 +95,8 @@ class RayExecutor:
 
 
 class _Call:
-    """A function of a batch of one; exceptions and this package's warnings are returned as values, unwrapped."""
+    """A function of a batch of one; exceptions and this package's warnings are returned as values,
+    unwrapped."""
 
     def __init__(self, function: Callable) -> None:
         self.function = function

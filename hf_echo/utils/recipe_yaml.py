@@ -17,7 +17,8 @@ from .files import read_text
 
 
 class Loader(yaml.SafeLoader):
-    """`SafeLoader` with the numbers and truth values of YAML 1.2, which refuses a field that is there twice."""
+    """`SafeLoader` with the numbers and truth values of YAML 1.2, which refuses a field that is
+    there twice."""
 
     def compose_mapping_node(self, anchor: dict[Any, yaml.Node]) -> yaml.MappingNode:
         node = super().compose_mapping_node(anchor)

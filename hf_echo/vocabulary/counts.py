@@ -1,10 +1,12 @@
-"""Count the words of corpora by language and kind of text, and balance them over languages (ECHO D, OS 4.1).
+"""Count the words of corpora by language and kind of text, and balance them over languages (ECHO D,
+OS 4.1).
 
-DuckDB counts the pieces between spaces; the regular expression of the pre-tokenizer, the slow part, runs once for each
-distinct one. A stopped count resumes at its first unfinished file.
+DuckDB counts the pieces between spaces; the regular expression of the pre-tokenizer, the slow part,
+runs once for each distinct one. A stopped count resumes at its first unfinished file.
 
-The result is one Parquet file with the columns lang, kind, word, count, ordered by language code, kind, descending
-count and code point. Its metadata has the pre-tokenizer and the totals of each language.
+The result is one Parquet file with the columns lang, kind, word, count, ordered by language code,
+kind, descending count and code point. Its metadata has the pre-tokenizer and the totals of each
+language.
 """
 
 from __future__ import annotations
@@ -76,8 +78,8 @@ class Entry:
 
 @dataclass(frozen=True)
 class WordCounts:
-    """Word counts in a file; words are read from disk on request. `pattern` names the pre-tokenizer, `regex` was its
-    expression then."""
+    """Word counts in a file; words are read from disk on request. `pattern` names the
+    pre-tokenizer, `regex` was its expression then."""
 
     path: Path
     pattern: str
@@ -86,7 +88,8 @@ class WordCounts:
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> WordCounts:
-        """Open a file of counts; raises FileNotFoundError, or ValueError for another file or version."""
+        """Open a file of counts; raises FileNotFoundError, or ValueError for another file or
+        version."""
         path = Path(path)
         if not path.is_file():
             raise FileNotFoundError(f"{path}: no such file of counts (working folder {Path.cwd()})")
@@ -136,11 +139,12 @@ class WordCounts:
     ) -> dict[str, float]:
         """Share of each language in the balanced sample, in characters, summing to 1.
 
-        UniMax (`data.sampling.unimax`) over the characters of a language (both kinds together), times its weight
-        (default 1; weight 0 removes the language before UniMax).
+        UniMax (`data.sampling.unimax`) over the characters of a language (both kinds together),
+        times its weight (default 1; weight 0 removes the language before UniMax).
 
         Raises:
-            ValueError: a weight for a language without counts or below 0; a language without a character.
+            ValueError: a weight for a language without counts or below 0; a language without a
+                character.
         """
         weights = dict(language_weights or {})
         sizes = self.characters
@@ -172,18 +176,19 @@ class WordCounts:
     ) -> dict[str, int]:
         """Word -> integer frequency in a balanced sample (ECHO D, OS 4.1).
 
-        Each language has the share of characters that `shares` gives, half of it parallel and half monolingual text; a
-        language with one kind uses that. A word with count c in a language and kind of C characters gets
-        ``share * c / C / kinds``, summed over languages and kinds.
+        Each language has the share of characters that `shares` gives, half of it parallel and half
+        monolingual text; a language with one kind uses that. A word with count c in a language and
+        kind of C characters gets ``share * c / C / kinds``, summed over languages and kinds.
 
         Args:
-            min_count: per language (kinds together), leave out words with a smaller count. In scripts without
-                spaces most words occur once: keep 1 for those.
-            total: sum of the frequencies, except for rounding. The default keeps all counts of pairs below 2**31,
-                where the `BpeTrainer` of tokenizers overflows.
+            min_count: per language (kinds together), leave out words with a smaller count. In
+                scripts without spaces most words occur once: keep 1 for those.
+            total: sum of the frequencies, except for rounding. The default keeps all counts of
+                pairs below 2**31, where the `BpeTrainer` of tokenizers overflows.
 
         Returns:
-            Frequencies rounded to integers, without words of frequency 0; by descending frequency, then code point.
+            Frequencies rounded to integers, without words of frequency 0; by descending frequency,
+            then code point.
 
         Raises:
             ValueError: as `shares`; no word has min_count.
@@ -238,19 +243,22 @@ def count_words(
     """Count words by language and kind into the file `out`.
 
     Args:
-        sources: files or folders (Parquet, JSONL, TSV of pairs or of lang and text; .txt, see `hf_echo.data.texts`), or
-            iterables of (lang, text).
-        out: the Parquet file to write. Finished files are stored in ``<out>.unfinished``, from which the same call
-            resumes an interrupted count, also with more sources.
+        sources: files or folders (Parquet, JSONL, TSV of pairs or of lang and text; .txt, see
+            `hf_echo.data.texts`), or iterables of (lang, text).
+        out: the Parquet file to write. Finished files are stored in ``<out>.unfinished``, from
+            which the same call resumes an interrupted count, also with more sources.
         pattern: the pre-tokenizer, one of `pretokenizer.PATTERNS`.
-        kind: "parallel" or "monolingual" for all sources; None: pairs are parallel, the rest monolingual.
-        lang: of plain text whose file name has no language code, and of tables without a language column.
+        kind: "parallel" or "monolingual" for all sources; None: pairs are parallel, the rest
+            monolingual.
+        lang: of plain text whose file name has no language code, and of tables without a language
+            column.
         split: value of the column ``split``, or split in file names, to count; None counts all.
         on_bad_row: "error", or "skip" with one warning.
 
     Raises:
-        FileNotFoundError: the file does not exist. ValueError: bad rows (file:line), no rows, columns or languages, a
-            file that changed since the interrupted count, another count into `out` that runs.
+        FileNotFoundError: the file does not exist. ValueError: bad rows (file:line), no rows,
+            columns or languages, a file that changed since the interrupted count, another count
+            into `out` that runs.
     """
     bad_rows = BadRows(on_bad_row)
     opened = open_texts(sources, kind, lang, split)
@@ -301,7 +309,8 @@ def _open_work(work: Path) -> duckdb.DuckDBPyConnection:
 def _unfinished(
     db: duckdb.DuckDBPyConnection, opened: Sequence[Texts], settings: dict[str, str], work: Path
 ) -> Iterator[Texts]:
-    """The sources that an interrupted run has not counted; an iterable, which has no identity, is counted again."""
+    """The sources that an interrupted run has not counted; an iterable, which has no identity, is
+    counted again."""
     finished = {}
     for label, identity, old_settings in db.execute("FROM done").fetchall():
         finished[label] = (identity, old_settings)

@@ -1,7 +1,8 @@
 """Extend a byte-level BPE tokenizer with more merges (continued BPE training; ECHO D, OS 4.1).
 
-Old ids, merges and special tokens do not change; new tokens get ids above the highest old one. `merges` describes the
-choice of pairs. Words are in NFC, as they were counted; a tokenizer without a normalizer (Llama 3) does not get one.
+Old ids, merges and special tokens do not change; new tokens get ids above the highest old one.
+`merges` describes the choice of pairs. Words are in NFC, as they were counted; a tokenizer without
+a normalizer (Llama 3) does not get one.
 """
 
 from __future__ import annotations
@@ -40,19 +41,21 @@ def extend_tokenizer(
     """Extend a byte-level BPE tokenizer by the most frequent merges of counted words.
 
     Args:
-        tokenizer: not changed. A path (folder, tokenizer.json, GGUF file) or Hub name is opened as a fast tokenizer.
-        counts: word, with its leading space -> frequency (`WordCounts.balanced`); words are divided as the tokenizer
-            divides them.
-        n_merges: number of tokens to add. Missing byte tokens come first and count too; merges that spell an
-            existing token do not count.
+        tokenizer: not changed. A path (folder, tokenizer.json, GGUF file) or Hub name is opened as
+            a fast tokenizer.
+        counts: word, with its leading space -> frequency (`WordCounts.balanced`); words are divided
+            as the tokenizer divides them.
+        n_merges: number of tokens to add. Missing byte tokens come first and count too; merges that
+            spell an existing token do not count.
         vocab_size: instead of `n_merges`, the highest id + 1 of the result.
-        pattern: "echo" or "llama3" replaces the word pattern (`with_pattern`); None keeps the tokenizer's own. Old
-            merges stay valid, but another pattern may divide some words differently.
+        pattern: "echo" or "llama3" replaces the word pattern (`with_pattern`); None keeps the
+            tokenizer's own. Old merges stay valid, but another pattern may divide some words
+            differently.
         min_count: rarer pairs are not merged.
 
     Returns:
-        A tokenizer of the same kind; for classes that rebuild themselves on loading and would lose the pattern
-        (GPT2Tokenizer, LlamaTokenizer ...) a PreTrainedTokenizerFast.
+        A tokenizer of the same kind; for classes that rebuild themselves on loading and would lose
+        the pattern (GPT2Tokenizer, LlamaTokenizer ...) a PreTrainedTokenizerFast.
 
     Raises:
         ValueError: not a byte-level BPE; too few counts; vocab_size adds nothing.
@@ -108,7 +111,8 @@ def grow(
     min_count: int = 2,
     progress: bool = True,
 ) -> tuple[Tokenizer, int]:
-    """Add up to `n` tokens of at most MAX_TOKEN_BYTES; return (tokenizer, number of tokens added)."""
+    """Add up to `n` tokens of at most MAX_TOKEN_BYTES; return (tokenizer, number of tokens
+    added)."""
     content = json.loads(backend.to_str())
     model = content["model"]
     ids = dict(model["vocab"])
@@ -145,14 +149,16 @@ def grow(
 
 
 def utf8_alphabet() -> list[str]:
-    """Characters that stand for bytes in byte-level tokens, without bytes that do not occur in UTF-8."""
+    """Characters that stand for bytes in byte-level tokens, without bytes that do not occur in
+    UTF-8."""
     return [c for byte, c in sorted(bytes_to_unicode().items()) if byte not in NEVER_IN_UTF8]
 
 
 def _cut(
     counts: Mapping[str, int], pre_tokenizer: dict[str, Any], progress: bool
 ) -> dict[str, int]:
-    """Words divided and spelled as in the tokenizer (byte characters), without added leading spaces."""
+    """Words divided and spelled as in the tokenizer (byte characters), without added leading
+    spaces."""
     # A tokenizer of no model, with this pre-tokenizer.
     spelt = json.dumps(pre_tokenizer)
     spelt = spelt.replace('"add_prefix_space": true', '"add_prefix_space": false')

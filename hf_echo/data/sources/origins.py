@@ -1,12 +1,14 @@
-"""Where a source comes from: a git repository at a commit, or a package of PyPI, npm or Debian with its SHA-256.
+"""Where a source comes from: a git repository at a commit, or a package of PyPI, npm or Debian with
+its SHA-256.
 
-Everything lies in a folder of origins, which is also the layout of a mirror (``hf-echo data download --mirror``):
+Everything lies in a folder of origins, which is also the layout of a mirror (``hf-echo data
+download --mirror``):
 
     OWNER+NAME/repo        a git repository, bare or with a work tree (git clone --bare URL OWNER+NAME/repo)
     packages/FILE          a wheel, an npm archive or a Debian package, under the name that its registry gives it
 
-A mirror is only read. Without one, git fetches the commit alone, without its history, and of its files only those that
-the source reads. A stopped download continues where it stopped.
+A mirror is only read. Without one, git fetches the commit alone, without its history, and of its
+files only those that the source reads. A stopped download continues where it stopped.
 """
 
 from __future__ import annotations
@@ -60,7 +62,8 @@ class Files:
 
 
 def text_lines(data: bytes) -> list[str]:
-    """The lines of UTF-8 bytes: only a line feed ends one, with or without a carriage return before it."""
+    """The lines of UTF-8 bytes: only a line feed ends one, with or without a carriage return before
+    it."""
     text = data.decode("utf-8-sig")
     lines = text.split("\n")
     if lines and not lines[-1]:
@@ -105,8 +108,10 @@ class GitRepository:
         """The files at the commit: from the mirror, or fetched into `folder`.
 
         Raises:
-            FileNotFoundError: the mirror does not hold the repository or the commit, or the commit holds no such file.
-            OSError: git is missing, or the repository cannot be fetched; the message has git's reason.
+            FileNotFoundError: the mirror does not hold the repository or the commit, or the commit
+                holds no such file.
+            OSError: git is missing, or the repository cannot be fetched; the message has git's
+                reason.
         """
         # A mirror is only read.
         place = (mirror or folder) / self.name.replace("/", "+") / "repo"
@@ -381,7 +386,8 @@ def _members(path: Path, patterns: Sequence[str]) -> Iterator[tuple[str, bytes]]
 
 
 def _data_of_deb(data: bytes) -> bytes:
-    """The archive ``data.tar.*`` inside a Debian package, an ar file: 60 bytes of header a member, even lengths."""
+    """The archive ``data.tar.*`` inside a Debian package, an ar file: 60 bytes of header a member,
+    even lengths."""
     # From member to member: name in the first 16 bytes of the header, size in bytes 48 to 58.
     place = len(b"!<arch>\n")
     while place + 60 <= len(data):

@@ -1,9 +1,11 @@
-"""Speak sentences with speech engines such as espeak-ng: a speech corpus of Parquet files that `load_speech` reads.
+"""Speak sentences with speech engines such as espeak-ng: a speech corpus of Parquet files that
+`load_speech` reads.
 
     hf-echo data speak sentences.tsv spoken --engine espeak-ng --engine flite --copies 2
 
-Each clip has its own random numbers, from the seed, its language, text and copy. So a clip is the same in every corpus
-with these settings, in whatever order it is made, and an interrupted run resumes to the same bytes.
+Each clip has its own random numbers, from the seed, its language, text and copy. So a clip is the
+same in every corpus with these settings, in whatever order it is made, and an interrupted run
+resumes to the same bytes.
 """
 
 from __future__ import annotations
@@ -48,10 +50,12 @@ class SpeechPlan:
     """How sentences are spoken.
 
     Args:
-        copies: clips of each sentence, each with another voice drawn from all voices of its language.
+        copies: clips of each sentence, each with another voice drawn from all voices of its
+            language.
         speed, pitch: ranges relative to the voice's own, drawn log-uniformly.
         effects: probabilities of room, noise and narrow band.
-        measure: speak with the voices that are kept for measuring, and no others. Training refuses such a corpus.
+        measure: speak with the voices that are kept for measuring, and no others. Training refuses
+            such a corpus.
         voices: only these, as ENGINE:VOICE; otherwise all.
     """
 
@@ -85,10 +89,12 @@ class Clip(NamedTuple):
 def speech_plan(
     sentences: Sequence[Sentence], engines: Sequence[Engine], plan: SpeechPlan
 ) -> list[Clip]:
-    """The clips of all sentences: first an engine that speaks the language, then one of its voices, equally likely.
+    """The clips of all sentences: first an engine that speaks the language, then one of its voices,
+    equally likely.
 
     Raises:
-        ValueError: a language that no engine speaks; a voice that no engine has, or that is kept for measuring.
+        ValueError: a language that no engine speaks; a voice that no engine has, or that is kept
+            for measuring.
     """
     pools = _pools(engines, plan)
     clips = []
@@ -156,16 +162,19 @@ def speak_corpus(
     workers: int | None = None,
     progress: bool = False,
 ) -> dict[str, Any]:
-    """Speak sentences into a folder of Parquet files that `load_speech` reads; a later run speaks only what is missing.
+    """Speak sentences into a folder of Parquet files that `load_speech` reads; a later run speaks
+    only what is missing.
 
-    A clip is FLAC with the columns of the speech schema: `source` is the engine, `speaker` the voice. `seconds` and
-    `effects` describe it. Sentences that an engine cannot speak are counted and left out.
+    A clip is FLAC with the columns of the speech schema: `source` is the engine, `speaker` the
+    voice. `seconds` and `effects` describe it. Sentences that an engine cannot speak are counted
+    and left out.
 
     Returns:
         clips, hours, the same by language and by engine, and the number of failed clips by reason.
 
     Raises:
-        ValueError: as `speech_plan`; the folder holds a corpus with other settings; half of the clips of a file fail.
+        ValueError: as `speech_plan`; the folder holds a corpus with other settings; half of the
+            clips of a file fail.
     """
     plan = plan or SpeechPlan()
     out = Path(out)

@@ -1,4 +1,5 @@
-"""xsim and xsim++ of many languages, from an n-way table (columns id, lang, text): a row per language or pair."""
+"""xsim and xsim++ of many languages, from an n-way table (columns id, lang, text): a row per
+language or pair."""
 
 from __future__ import annotations
 
@@ -38,29 +39,35 @@ def evaluate_xsim(  # noqa: PLR0913 (the options of `hf-echo evaluate xsim`)
     """Measure xsim (and xsim++) of the languages of an n-way table.
 
     Args:
-        encode: (texts, lang) -> (len(texts), d) numpy, torch or sparse; d is the same for all languages.
-        rows: mappings with id, lang, text (such as a `datasets.Dataset`); `pairs_as_nway` converts pairs.
-        source_langs: languages to measure, in this order; None is all except the target, in order of appearance.
-        direction: "to" the target (X -> eng), "from" the target (eng -> X), or "all" ordered pairs of source_langs
-            and the target.
+        encode: (texts, lang) -> (len(texts), d) numpy, torch or sparse; d is the same for all
+            languages.
+        rows: mappings with id, lang, text (such as a `datasets.Dataset`); `pairs_as_nway` converts
+            pairs.
+        source_langs: languages to measure, in this order; None is all except the target, in order
+            of appearance.
+        direction: "to" the target (X -> eng), "from" the target (eng -> X), or "all" ordered pairs
+            of source_langs and the target.
         negatives: id -> hard negatives of its target sentence: texts, or (text, kind) as
-            `hf_echo.synthesis.rule_based_hard_negatives` returns them. Adds the xsimpp columns; needs "to".
+            `hf_echo.synthesis.rule_based_hard_negatives` returns them. Adds the xsimpp columns;
+            needs "to".
         margin, k: as in `xsim`.
-        same_text_is_right: count a candidate with the same text as correct (`gold` of `xsim`), as LASER's xsim does.
+        same_text_is_right: count a candidate with the same text as correct (`gold` of `xsim`), as
+            LASER's xsim does.
 
-    The candidates of a language are the sentences that both languages have (`count`). A smaller `count` makes the
-    search easier, so compare languages of equal count. Two languages without a common sentence are left out with one
-    warning, and named in the note `not_measured`. The average is over rows.
+    The candidates of a language are the sentences that both languages have (`count`). A smaller
+    `count` makes the search easier, so compare languages of equal count. Two languages without a
+    common sentence are left out with one warning, and named in the note `not_measured`. The average
+    is over rows.
 
     Returns:
-        Table with columns lang ("all": also target_lang), count, xsim in percent and, with negatives, xsimpp, pool
-        (both None where no sentence has negatives), xsimpp_errors/KIND (numbers of errors). In "from", lang is the
-        language of the candidates.
+        Table with columns lang ("all": also target_lang), count, xsim in percent and, with
+        negatives, xsimpp, pool (both None where no sentence has negatives), xsimpp_errors/KIND
+        (numbers of errors). In "from", lang is the language of the candidates.
 
     Raises:
-        ValueError: a missing column, two texts for one id and language, no target sentences, no language with a
-            sentence in common with the target, an encoder that loses rows or returns NaN or zero embeddings,
-            negatives in another direction than "to".
+        ValueError: a missing column, two texts for one id and language, no target sentences, no
+            language with a sentence in common with the target, an encoder that loses rows or
+            returns NaN or zero embeddings, negatives in another direction than "to".
     """
     margin = checked_margin(margin)
     if negatives is not None and direction != "to":
@@ -117,14 +124,16 @@ def evaluate_xsim(  # noqa: PLR0913 (the options of `hf-echo evaluate xsim`)
 
 
 def pairs_as_nway(rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Convert pairs (source, source_lang, target, target_lang), such as Tatoeba's, to n-way rows."""
+    """Convert pairs (source, source_lang, target, target_lang), such as Tatoeba's, to n-way
+    rows."""
     for number, row in enumerate(rows):
         for side in ("source", "target"):
             yield {"id": number, "lang": row[f"{side}_lang"], "text": row[side]}
 
 
 class _Vectors:
-    """Embeddings of the sentences of each language; those of the `repeated` languages are encoded once."""
+    """Embeddings of the sentences of each language; those of the `repeated` languages are encoded
+    once."""
 
     def __init__(
         self, encode: Encode, texts: Mapping[str, Mapping[Hashable, str]], repeated: set[str]

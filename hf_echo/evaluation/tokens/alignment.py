@@ -1,7 +1,8 @@
-"""Word alignment from token states (argmax, itermax) and its error rate by layer (OS 10.1, Figure 10).
+"""Word alignment from token states (argmax, itermax) and its error rate by layer (OS 10.1, Figure
+10).
 
-Links (i, j) between words count from 0; sure links are also possible links. Sources: Jalili Sabet et al. 2020
-(SimAlign) for argmax and itermax, Och and Ney 2000 for the error rate.
+Links (i, j) between words count from 0; sure links are also possible links. Sources: Jalili Sabet
+et al. 2020 (SimAlign) for argmax and itermax, Och and Ney 2000 for the error rate.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ OPTIONAL = ("possible", "src_lang", "tgt_lang", "split")
 
 
 class AlignedPair(NamedTuple):
-    """Two texts, the character span (words, 2) of each word, links between words; `where` names the pair in errors."""
+    """Two texts, the character span (words, 2) of each word, links between words; `where` names the
+    pair in errors."""
 
     where: str
     source: str
@@ -47,8 +49,9 @@ class AlignedPair(NamedTuple):
 
 
 def read_alignment(row: Mapping[str, Any], where: str) -> AlignedPair:
-    """Check a row: `src_tokens`, `tgt_tokens` (lists of words), `alignment`, optional `possible` ("0-0 1-2", from 0),
-    `src_lang`, `tgt_lang`. Errors (ValueError) begin with `where` and name the languages."""
+    """Check a row: `src_tokens`, `tgt_tokens` (lists of words), `alignment`, optional `possible`
+    ("0-0 1-2", from 0), `src_lang`, `tgt_lang`. Errors (ValueError) begin with `where` and name the
+    languages."""
     missing = [name for name in COLUMNS if row.get(name) is None]
     if missing:
         raise ValueError(f"{where}: no {', '.join(missing)}; the columns are {', '.join(row)}")
@@ -73,7 +76,8 @@ def read_alignment(row: Mapping[str, Any], where: str) -> AlignedPair:
 
 
 def parse_links(text: str, m: int, n: int, where: str = "alignment") -> Links:
-    """Parse "0-0 1-2" to a set of pairs; raises ValueError for links outside sentences of m and n words."""
+    """Parse "0-0 1-2" to a set of pairs; raises ValueError for links outside sentences of m and n
+    words."""
     if not isinstance(text, str):
         raise ValueError(f"{where}: alignment {text!r} is not text such as '0-0 1-2'")
     links = set()
@@ -92,8 +96,8 @@ def parse_links(text: str, m: int, n: int, where: str = "alignment") -> Links:
 def load_alignment(
     path: str | Path, *, split: str | None = None, limit: int | None = None
 ) -> list[AlignedPair]:
-    """Load a Parquet or JSONL file with the columns of `read_alignment`: of a split, and of each pair the first
-    `limit`."""
+    """Load a Parquet or JSONL file with the columns of `read_alignment`: of a split, and of each
+    pair the first `limit`."""
     path = Path(path)
     pairs: list[AlignedPair] = []
     taken: Counter[tuple[str | None, str | None]] = Counter()  # of each pair of languages
@@ -113,7 +117,8 @@ def load_alignment(
 
 
 def token_similarity(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Cosines (..., m, n) of (..., m, d) and (..., n, d), scaled to 0..1 as in SimAlign; a zero row gets 0.5."""
+    """Cosines (..., m, n) of (..., m, d) and (..., n, d), scaled to 0..1 as in SimAlign; a zero row
+    gets 0.5."""
     cosines = unit_length(x) @ np.swapaxes(unit_length(y), -1, -2)
     return (1 + cosines) / 2
 
@@ -128,11 +133,13 @@ def argmax_links(similarity: np.ndarray) -> np.ndarray:
 
 
 def itermax_links(similarity: np.ndarray, *, iterations: int = 2) -> np.ndarray:
-    """(m, n) bool: repeated argmax, so that a token may have several links (SimAlign: 2 iterations, alpha 0.9).
+    """(m, n) bool: repeated argmax, so that a token may have several links (SimAlign: 2 iterations,
+    alpha 0.9).
 
-    After each round the similarity of a pair with one linked token is multiplied by 0.9, of a pair with two linked
-    tokens by 0, and new argmax links are added. As in SimAlign's program (the paper does not say so), it stops when
-    there is no new link or one side is fully linked, and sides of one or two tokens get argmax only.
+    After each round the similarity of a pair with one linked token is multiplied by 0.9, of a pair
+    with two linked tokens by 0, and new argmax links are added. As in SimAlign's program (the paper
+    does not say so), it stops when there is no new link or one side is fully linked, and sides of
+    one or two tokens get argmax only.
     """
     links = argmax_links(similarity)
     if min(links.shape) <= 2:
@@ -152,7 +159,8 @@ def itermax_links(similarity: np.ndarray, *, iterations: int = 2) -> np.ndarray:
 
 
 def word_links(links: np.ndarray, source_words: np.ndarray, target_words: np.ndarray) -> Links:
-    """Links of words of which any tokens are linked (OS 10.1); `*_words`: the word of each token, -1 for none."""
+    """Links of words of which any tokens are linked (OS 10.1); `*_words`: the word of each token,
+    -1 for none."""
     source_tokens, target_tokens = links.nonzero()
     word_pairs = zip(
         source_words[source_tokens].tolist(), target_words[target_tokens].tolist(), strict=True
@@ -164,8 +172,8 @@ def word_links(links: np.ndarray, source_words: np.ndarray, target_words: np.nda
 class AlignmentScores(Result):
     """Scores over all sentences, 0 to 1, of predicted links A, sure links S and possible links P.
 
-    `aer` = 1 - (|A and S| + |A and P|) / (|A| + |S|), `precision` = |A and P| / |A| (None without predictions),
-    `recall` = |A and S| / |S|, `f1` their harmonic mean (Och and Ney 2000).
+    `aer` = 1 - (|A and S| + |A and P|) / (|A| + |S|), `precision` = |A and P| / |A| (None without
+    predictions), `recall` = |A and S| / |S|, `f1` their harmonic mean (Och and Ney 2000).
     """
 
     aer: float
@@ -181,7 +189,8 @@ def alignment_error_rate(
     possible: Sequence[Links] | None = None,
     where: str = "the reference",
 ) -> AlignmentScores:
-    """Alignment error rate of one set of links per sentence; without `possible` only the sure links are possible."""
+    """Alignment error rate of one set of links per sentence; without `possible` only the sure links
+    are possible."""
     possible = sure if possible is None else possible
     predicted_links = sum(map(len, predicted))
     sure_links = sum(map(len, sure))
@@ -216,15 +225,19 @@ def evaluate_alignment(
     max_tokens: int | None = None,
     progress: bool = False,
 ) -> Table:
-    """Alignment error rate by language pair, method and layer (0 is the embeddings), with any transformers encoder.
+    """Alignment error rate by language pair, method and layer (0 is the embeddings), with any
+    transformers encoder.
 
     Args:
-        rows: from `load_alignment`, or dicts as for `read_alignment` (named row 1, row 2, ... in errors).
+        rows: from `load_alignment`, or dicts as for `read_alignment` (named row 1, row 2, ... in
+            errors).
         iterations: of itermax.
-        layers, on_long, max_tokens: as in `token_states`; the notes count pairs with a skipped side.
+        layers, on_long, max_tokens: as in `token_states`; the notes count pairs with a skipped
+            side.
 
     Returns:
-        Table with pair, method, layer, aer, precision, recall, f1, sentences; `aer_by_layer` makes it wide.
+        Table with pair, method, layer, aer, precision, recall, f1, sentences; `aer_by_layer` makes
+        it wide.
     """
     pairs = []
     for number, row in enumerate(rows, 1):
@@ -296,7 +309,8 @@ def _predictions(
 
 
 def aer_by_layer(table: Table, method: str = "itermax") -> Table:
-    """One row per layer: the mean error rate over language pairs (OS Figure 10), then each pair's."""
+    """One row per layer: the mean error rate over language pairs (OS Figure 10), then each
+    pair's."""
     rates: dict[int, dict[str, float]] = {}  # layer -> pair of languages -> error rate
     for row in table.rows:
         if row["method"] == method:

@@ -1,8 +1,8 @@
 """Hidden states of every token of a text or word list, with the token's characters and word.
 
-Only tokens of the text are returned, without the layout around it (CLS, language prefix, separators, padding). Texts
-are never truncated: a text longer than the model's limit is an error or is skipped, because missing tokens would look
-like tokens without a match.
+Only tokens of the text are returned, without the layout around it (CLS, language prefix,
+separators, padding). Texts are never truncated: a text longer than the model's limit is an error or
+is skipped, because missing tokens would look like tokens without a match.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ WINDOW = 64  # texts sorted by length at a time; their states stay in memory unt
 class TokenStates:
     """Token states of one text.
 
-    `states` (layers, tokens, hidden) float32; `offsets` (tokens, 2): character span of each token, with a leading
-    space if the tokenizer includes it; `ids` (tokens,): vocabulary ids.
+    `states` (layers, tokens, hidden) float32; `offsets` (tokens, 2): character span of each token,
+    with a leading space if the tokenizer includes it; `ids` (tokens,): vocabulary ids.
     """
 
     states: np.ndarray
@@ -52,7 +52,8 @@ def token_states(
     """Yield the states of each text's own tokens, in order; memory holds 64 texts at a time.
 
     Args:
-        lang: one code for all texts, or one per text; ignored by tokenizers without language prompts.
+        lang: one code for all texts, or one per text; ignored by tokenizers without language
+            prompts.
         layers: 0 is the embeddings, -1 the last layer; None is all.
         max_tokens: padded tokens per batch; None is 1,536 on a CPU, else 16,384.
         on_long: for a text longer than the model's limit: "error" raises, "skip" yields None.
@@ -74,7 +75,8 @@ def text_names(count: int) -> list[str]:
 
 
 def layer_numbers(model: Any, layers: Sequence[int] | None) -> list[int]:
-    """Layer numbers from 0 (embeddings) to the number of layers; negative ones count from the end, None is all."""
+    """Layer numbers from 0 (embeddings) to the number of layers; negative ones count from the end,
+    None is all."""
     count = model.config.num_hidden_layers + 1
     if layers is None:
         return list(range(count))
@@ -167,7 +169,8 @@ def _forward(model: Any, tokenizer: Any, rows: list[list[int]], layers: list[int
 
 
 def join_words(words: Sequence[str], where: str = "words") -> tuple[str, np.ndarray]:
-    """Words joined by spaces, in every language, and the character span (words, 2) of each, end exclusive."""
+    """Words joined by spaces, in every language, and the character span (words, 2) of each, end
+    exclusive."""
     if isinstance(words, str) or not len(words):
         raise ValueError(f"{where}: give a list of at least one word, not {words!r}")
     for number, word in enumerate(words):
@@ -184,7 +187,8 @@ def join_words(words: Sequence[str], where: str = "words") -> tuple[str, np.ndar
 
 
 def owners(offsets: np.ndarray, segments: np.ndarray) -> np.ndarray:
-    """(tokens,) segment (n, 2) that shares most characters with a token; the earliest wins, -1: none (OS 10.1)."""
+    """(tokens,) segment (n, 2) that shares most characters with a token; the earliest wins, -1:
+    none (OS 10.1)."""
     if not len(segments):
         return np.full(len(offsets), -1)
     shared = overlaps(offsets, segments)

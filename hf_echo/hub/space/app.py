@@ -1,4 +1,5 @@
-"""A page to look at hf-echo: search, translate, align words, map of a space, speech. On the CPU, without network.
+"""A page to look at hf-echo: search, translate, align words, map of a space, speech. On the CPU,
+without network.
 
     hf-echo space                 # on this machine
     python app.py                 # as a Space of the Hugging Face Hub does
@@ -77,7 +78,8 @@ MAX_WAITING = 16  # visitors; others are told to come again
 
 
 def build(views: SpaceViews) -> gr.Blocks:
-    """The page over opened models. Each tab opens with the answer to its examples, which is computed here once."""
+    """The page over opened models. Each tab opens with the answer to its examples, which is
+    computed here once."""
     # One request at a time: tokenizers must not be used by two threads at once, and a CPU gains nothing.
     options = {"concurrency_id": "model", "concurrency_limit": 1}
 

@@ -209,7 +209,8 @@ def _as_ordinal(value: int) -> str:
 
 
 def _other_time_word(s: Sentence, k: int, low: str, rng: Random) -> str | None:
-    """Another day, unit or period: "yesterday", "three days", "last week", "weekly"; None if it is none here."""
+    """Another day, unit or period: "yesterday", "three days", "last week", "weekly"; None if it is
+    none here."""
     before = s.before(k)
     behind = s.low[k + 1]
     if s.in_compound(k):
