@@ -1,4 +1,10 @@
-"""Rules for hard negatives on the finite verb of a sentence: negation, modal verb, tense."""
+"""Rules for hard negatives on the finite verb of a sentence: negation, modal verb, tense.
+
+In every rule `s` is the sentence and k the place of a token: `s.tokens[k]` is the token as written,
+`s.low[k]` in lower case, `s.before(k)` the one before it in lower case; outside of the text both
+are "". An edit is {place: new token}; "" removes a token. `v` is a finite verb at
+place `v.k` (`clauses.Verb`).
+"""
 
 from __future__ import annotations
 
@@ -34,10 +40,12 @@ def _negate(s: Sentence, v: Verb) -> Edits | None:
     k = v.k
     low = s.low[k]
     behind = s.low[k + 1]
+    # "never went", "had better go": a "not" beside them makes no sentence.
     if has_negation(s, max(k - 1, 0), 6) or behind in ("better", "rather"):
         return None
     if s.before(k, 2) in ("as", "than"):
         return None  # "as young as she looks"
+    # A question gets "n't": "Is he ..." -> "Isn't he ..."; there is no "amn't".
     if v.inverted:
         if low in ("am", "may", "shall", "might") or _asks_for_a_thing(s, v):
             return None
@@ -50,8 +58,10 @@ def _negate(s: Sentence, v: Verb) -> Edits | None:
         return {k: " will not"}
     if low == "'d":
         return {k: " would not"}
+    # "there is a" -> "there is no"
     if v.kind == "be" and s.before(k) == "there" and behind in ("a", "an", "some"):
         return {k + 1: "no"}
+    # "is also" -> "is also not", "is" -> "is not"
     last = _last_adverb(s, k)
     if last > k:
         return {last: f"{s.tokens[last]} not"}
@@ -95,15 +105,16 @@ def _affirm(s: Sentence, v: Verb) -> Edits | None:
     is_one_word = s.low[k] == "cannot"
     end = k + 1 if is_one_word else k + 2  # behind the negation
     following = s.low[end]
+    # "not only", "do not be"
     if following in _AFTER_NOT or (following == "be" and v.kind != "modal"):
         return None
-    # Without its negation a sentence with such a word would be none.
+    # Words such as "yet" ask for the negation that goes.
     if not _NEEDS_NEGATION.isdisjoint(s.low[end:]):
         return None
     edits: Edits = {}
     if not is_one_word:
         edits[k + 1] = ""
-    for j in range(end, len(s)):
+    for j in range(end, len(s)):  # "not any" -> "some"
         if s.low[j] in _POLARITY:
             edits[j] = cased(_POLARITY[s.low[j]], s.tokens[j])
     # "can't" is "ca" and "n't": the verb gets its whole form.
@@ -125,7 +136,6 @@ def _affirm(s: Sentence, v: Verb) -> Edits | None:
 
 
 # --- modal verbs
-# --------------------------------------------------------------------------------------------
 
 _MODAL_CHANGES = {
     "can": ("must", "should"),
@@ -160,9 +170,11 @@ def _change_modal(s: Sentence, v: Verb, rng: Random) -> Edits | None:
     """The edit that puts another modal verb in place of one."""
     k = v.k
     low = s.low[k]
+    # "would like" is a wish: another modal verb changes more than the modality.
     if v.base == "would" and s.low[after_adverbs(s, k + 1)] in ("like", "rather", "love"):
         return None
     new = rng.choice(_MODAL_CHANGES[v.base])
+    # Nobody says "Might he" or "mayn't".
     contracted = s.low[k + 1] == "n't"
     if (v.inverted and new in ("might", "must")) or (contracted and new in ("might", "may")):
         new = "could" if v.base == "should" else "should"
@@ -183,7 +195,7 @@ def _add_modal(s: Sentence, v: Verb, rng: Random) -> Edits | None:
         return _add_modal_to_verb(s, v, new, rng)
     k = v.k
     word = s.tokens[k]
-    if v.kind == "do":
+    if v.kind == "do":  # "did not go" -> "could not go"
         if not v.negated or v.tense == "imperative" or not is_base(s.low[k + 2]):
             return None
         return {k: cased("could" if past else rng.choice(("should", "would")), word)}
@@ -220,7 +232,6 @@ def _add_modal_to_verb(s: Sentence, v: Verb, new: str, rng: Random) -> Edits | N
 
 
 # --- tense
-# --------------------------------------------------------------------------------------------------
 
 # with these words another tense would contradict the sentence
 _TIME_WORDS = word_set("time_words")
@@ -255,16 +266,17 @@ def _change_tense(s: Sentence, v: Verb) -> Edits | None:
     contracted = s.low[k + 1] == "n't"
     if v.kind == "be":
         return _change_tense_of_be(s, k, contracted)
-    if v.kind == "lexical":
+    if v.kind == "lexical":  # "goes" -> "went", "went" -> "will go"
         if v.tense != "past":
             return {k: cased(VERBS[v.base]["past"], word)}
         return None if _coordinated(s, k) else {k: cased(f"will {v.base}", word)}
     if v.kind == "have" and low != "had":
         return {k: " had" if low == "'ve" else cased("had", word)}
-    if v.kind == "do":
+    if v.kind == "do":  # "does he" -> "did he", "didn't" -> "won't"
         if low != "did":
             return {k: cased("did", word)}
         return {k: cased("wo" if contracted else "will", word)}
+    # "will go" -> "went"
     if v.base == "will" and not v.inverted and not v.negated and s.low[k + 1] in VERBS:
         past = VERBS[s.low[k + 1]]["past"]
         return {k: f" {past}" if low == "'ll" else past, k + 1: ""}
@@ -279,6 +291,7 @@ def _change_tense_of_be(s: Sentence, k: int, contracted: bool) -> Edits | None:
         if s.low[k + 1 : k + 3] == ["going", "to"]:
             return None
         return {k: cased(_BE_TENSE[low], word)}
+    # From past to present: "I was" -> "I am", "was" -> "is", "were" -> "are".
     if "i" in (s.before(k), s.low[k + 1 + contracted]):
         if contracted or low == "were":
             return None

@@ -114,26 +114,31 @@ def _ends_in_ly(word: str) -> bool:
 
 
 def is_participle(word: str) -> bool:
+    """Whether a word may be a past participle: "gone", "walked"."""
     if word == "been" or "participle" in FORMS.get(word, ()):
         return True
     return word.endswith("ed") and len(word) > 4
 
 
 def is_base(word: str) -> bool:
+    """Whether a word may be an infinitive without "to": "go", "be"."""
     return word in ("be", "have", "do") or "base" in FORMS.get(word, ())
 
 
 def has_negation(s: Sentence, start: int, length: int = 6) -> bool:
+    """Whether one of `length` tokens from `start` on is a negative word such as "not" or "never"."""
     return any(word in _NEGATIVE for word in s.low[start : start + length])
 
 
 def _starts_question(s: Sentence, k: int) -> bool:
+    """Whether a question may start at k, or one place before: "Is he", "Where is he"."""
     if k in s.starts:
         return True
     return s.before(k) in QUESTION_WORDS and k - 1 in s.starts
 
 
 def _subject_like(s: Sentence, k: int) -> bool:
+    """Whether a subject may begin at k: "he", "the", "Tom"."""
     if s.low[k] in SUBJECT_BEGINNINGS:
         return True
     return k < len(s) and s.tokens[k][0].isupper()
@@ -210,6 +215,7 @@ def _contracted_is(s: Sentence, k: int) -> Verb | None:
 def _modal(
     s: Sentence, k: int, word: str, main_word: str, inverted: bool, negated: bool
 ) -> Verb | None:
+    """ "can", "will" and others before an infinitive; None where the word is a noun."""
     if word == "may" and s.is_name(k):
         return None  # the month
     if main_word in NOT_BEHIND_MODALS:

@@ -1,4 +1,9 @@
-"""Number rules for hard negatives (xSIM++): quantities, dates and times, percentages."""
+"""Number rules for hard negatives (xSIM++): quantities, dates and times, percentages.
+
+In every rule `s` is the sentence and k the place of a token: `s.tokens[k]` is the token as written,
+`s.low[k]` in lower case, `s.before(k)` the one before it in lower case; outside of the text both
+are "". An edit is {place: new token}; "" removes a token.
+"""
 
 from __future__ import annotations
 
@@ -60,6 +65,7 @@ _ORDINAL = re.compile(r"(\d+)(st|nd|rd|th)$")
 def percentage(s: Sentence, rng: Random) -> Iterator[Edits]:
     """Yield edits of percentages: 15% -> 22%, "ten percent" -> "seven percent"."""
     for k, low in enumerate(s.low[: len(s)]):
+        # The number of "15 %"; the second one of "10-15 %" belongs to a range.
         if low == "%" or s.before(k) == "-" or not _is_percent(s, k + 1):
             continue
         if _NUMBER.match(low):
@@ -70,6 +76,7 @@ def percentage(s: Sentence, rng: Random) -> Iterator[Edits]:
 
 
 def _is_percent(s: Sentence, k: int) -> bool:
+    """Whether "%", "percent" or "per cent" stands at k."""
     if s.low[k] == "per":
         return s.low[k + 1] == "cent"
     return s.low[k] in ("%", "percent", "percentage")
@@ -114,12 +121,15 @@ def _other_number_word(s: Sentence, k: int, low: str, rng: Random) -> str | None
         return _other(low, group, rng)
     # Other words only where their neighbours show that they count something.
     if low in _TIMES and k not in s.starts:
+        # "he came once", but not "once he came" or "at once"
         if behind not in _AFTER_CONJUNCTION and before not in ("at", "all", ",", ""):
             return rng.choice(_TIMES[low])
     elif low in _FRACTIONS and behind in ("of", "the", "a", "an"):
+        # "half of it", but not "the first half of it"
         if before not in ("a", "the", "one", "first", "second"):
             return rng.choice(_FRACTIONS[low])
     elif low == "all" and behind in _ALL_OF:
+        # "all the men", but not "after all the" or "all the time"
         if before not in ("at", "after", "above", "of", "not", "in") and s.low[k + 2] != "time":
             return "some" if behind == "of" else "some of"
     return None
@@ -128,7 +138,7 @@ def _other_number_word(s: Sentence, k: int, low: str, rng: Random) -> str | None
 def _number_words_like(low: str, before: str, behind: str) -> list[str] | None:
     """The words that can stand in the place of this one."""
     if low in _CARDINALS or low in _TEENS:
-        if behind in _SCALES:
+        if behind in _SCALES:  # "three hundred"
             return _CARDINALS[:8]
         return _CARDINALS[:9] if low in _CARDINALS else _TEENS
     if low in _TENS:
@@ -137,9 +147,11 @@ def _number_words_like(low: str, before: str, behind: str) -> list[str] | None:
         return _SCALES[:4]
     if low in _MULTIPLES and behind == "of":
         return _MULTIPLES
+    # "the third door", but not "a third of it"
     if low in _ORDINALS and before in DETERMINERS:
         if before not in ("a", "an") and behind not in ("of", ".", ","):
             return _ORDINALS[:6]
+    # "his first book", but not "the first lady" or "the first time"
     if low == "first" and before in ("the", "his", "her", "their", "its", "our"):
         if behind not in ("lady", "time"):
             return ["second", "third", "fourth"]
@@ -194,6 +206,7 @@ def _other_date_number(s: Sentence, k: int, low: str, rng: Random) -> str | None
 
 
 def _other_time(low: str, rng: Random) -> str | None:
+    """Another hour: 10:30 -> 7:30, 9 (am) -> 4; the minutes stay."""
     if ":" in low:
         hour, _, minutes = low.partition(":")
         last_hour = 12 if int(hour) <= 12 else 23
@@ -202,6 +215,7 @@ def _other_time(low: str, rng: Random) -> str | None:
 
 
 def _as_ordinal(value: int) -> str:
+    """1st, 2nd, 3rd, 4th, and 11th to 19th."""
     ending = "th"
     if value // 10 != 1:
         ending = {1: "st", 2: "nd", 3: "rd"}.get(value % 10, "th")
@@ -231,11 +245,13 @@ def _other_time_word(s: Sentence, k: int, low: str, rng: Random) -> str | None:
 
 
 def _near(units: list[str], unit: str) -> list[str]:
+    """The units of a list in the order of their length that are at most two places away."""
     place = units.index(unit)
     return units[max(0, place - 2) : place + 3]
 
 
 def _is_month(s: Sentence, k: int) -> bool:
+    """Whether the name of a month is one here: "in May", "3 March", but not "May I"."""
     if s.tokens[k] not in _ALSO_NAMES:
         return True
     before = s.before(k)
@@ -244,6 +260,8 @@ def _is_month(s: Sentence, k: int) -> bool:
 
 
 def _is_year(s: Sentence, k: int) -> bool:
+    """Whether the token is a year from 1000 to 2060: "in 1969", "May 1969", at the start of a text;
+    not "1500 soldiers"."""
     low = s.low[k]
     if not (low.isdecimal() and len(low) == 4 and 1000 <= int(low) <= 2060):
         return False
@@ -252,6 +270,7 @@ def _is_year(s: Sentence, k: int) -> bool:
 
 
 def _is_day_of_month(s: Sentence, k: int) -> bool:
+    """Whether a number from 1 to 31 stands beside a month: "May 3", "3 May"."""
     low = s.low[k]
     if not (low.isdecimal() and 1 <= int(low) <= 31):
         return False
@@ -261,6 +280,7 @@ def _is_day_of_month(s: Sentence, k: int) -> bool:
 
 
 def _is_time(s: Sentence, k: int) -> bool:
+    """Whether the token is a time of day: "10:30", "9 am", "9 a.m.", "9 o'clock"."""
     low = s.low[k]
     if re.fullmatch(r"[012]?\d:[0-5]\d(:[0-5]\d)?", low):
         return True
@@ -271,6 +291,7 @@ def _is_time(s: Sentence, k: int) -> bool:
 
 
 def _other(word: str, group: list[str], rng: Random) -> str:
+    """A random word of the group that is not `word`."""
     return rng.choice([new for new in group if new != word])
 
 
@@ -294,11 +315,11 @@ def _other_number(text: str, rng: Random, top: int | None = None) -> str:
     if text.count(".") + text.count(":") > 1:  # a version number: change its last part
         head, mark, last = text.rpartition(".")
         return f"{head}{mark}{_shifted(int(last), 0, 9, rng)}" if last.isdecimal() else text
-    digits = re.split(r"[.,:]", text)[0]
+    digits = re.split(r"[.,:]", text)[0]  # those before the first mark
     value = int(digits)
     if top is not None and value >= top:
         return str(rng.randint(top // 20, top - 5))
-    if text == digits and len(text) <= 2:
+    if text == digits and len(text) <= 2:  # a small number stays in its range
         least, most = (2, 12) if value <= 12 else (13, 99)
         return str(_shifted(value, least, most, rng))
     if text == digits and text.endswith("0") and len(text) <= 4:  # round numbers stay round
