@@ -24,8 +24,11 @@ def is_command() -> bool:
 
 @contextmanager
 def collector_rests() -> Iterator[None]:
-    """No garbage collection inside: an import makes what stays,
-    and the search for waste takes a sixth of it."""
+    """No garbage collection inside the block.
+
+    An import makes objects that stay, and Python's search for garbage among them takes a sixth of
+    its time.
+    """
     was_on = gc.isenabled()
     gc.disable()
     try:

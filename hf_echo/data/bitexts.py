@@ -487,6 +487,7 @@ def xces_units(path: Path) -> Units:
 
 
 def _side_of_name(path: Path, side: int) -> str:
+    """The language of a side, as the file's name says it: "en-fr.xml" -> "en", "fr"."""
     match = MOSES.fullmatch(path.name.split(".")[0])
     if match is None:
         raise BrokenFile(path, "its documents have no language; name it such as en-fr.xml")
@@ -494,12 +495,19 @@ def _side_of_name(path: Path, side: int) -> str:
 
 
 def _document(path: Path, name: str) -> Path:
-    """The file of a document that an alignment names, packed or not;
-    OPUS writes names from the folder of languages."""
-    for folder in [path.parent, *list(path.absolute().parents)[1:4]]:
+    """The file of a document that an alignment names as `name`, such as "en/1999/film.xml.gz".
+
+    OPUS writes names from the folder that holds the languages, which may be up to four folders
+    above the alignment, or in "xml" or "raw" there; the file may be packed where the name is not,
+    or the other way round.
+    """
+    folders = [path.parent, *list(path.absolute().parents)[1:4]]
+    for folder in folders if name else []:
         for place in (folder / name, folder / "xml" / name, folder / "raw" / name):
-            for file in (place, place.with_name(f"{place.name}.gz"), place.with_suffix("")):
-                if name and file.is_file():
+            packed = place.with_name(f"{place.name}.gz")
+            unpacked = place.with_suffix("")
+            for file in (place, packed, unpacked):
+                if file.is_file():
                     return file
     raise FileNotFoundError(
         f"{path}: no document {name} beside it; unpack the documents of OPUS there"

@@ -256,12 +256,13 @@ def pair_tables(
         )
         batch = None
         for batch in pairs.to_arrow_reader(BLOCK):
-            columns = [
-                column.take(batch[side]) for side in ("source", "target") for column in (text, lang)
-            ]
-            yield pa.table(
-                [*columns, pa.repeat(pa.scalar(provenance), len(batch))], names=schema.COLUMNS
-            )
+            # In the order of the schema: source, source_lang, target, target_lang, provenance.
+            columns = []
+            for side in ("source", "target"):
+                columns.append(text.take(batch[side]))
+                columns.append(lang.take(batch[side]))
+            columns.append(pa.repeat(pa.scalar(provenance), len(batch)))
+            yield pa.table(columns, names=schema.COLUMNS)
     if batch is None:
         raise ValueError(
             f"no id has two languages for direction={direction!r}; use another direction or more languages"

@@ -158,16 +158,19 @@ def put_in_front(backend: Tokenizer, *, sentencepiece: bool = False) -> None:
 
 
 def _layers(normalizer: normalizers.Normalizer) -> list[dict]:
+    """The normalizers of a sequence as dicts; of another normalizer, it alone."""
     content = json.loads(normalizer.__getstate__())
     return content["normalizers"] if content["type"] == "Sequence" else [content]
 
 
 def rules() -> dict[int, str]:
-    """Code point -> its replacement."""
+    """Code point -> its replacement: "" for what nobody sees, the usual letter for another form of
+    it, such as a ligature or a letter of full width."""
     replacements = {}
     for first, last in INVISIBLE:
         for point in range(first, last + 1):
             replacements[point] = ""
+    # The other forms of letters, by Unicode's decompositions up to plane 1.
     for point in range(0x80, 0x20000):
         is_hangul = any(first <= point <= last for first, last in HANGUL)
         if point in replacements or point in USUAL or is_hangul:

@@ -52,8 +52,10 @@ def written(tmp_path):
             write([], [], [])
             write(SOURCES[:1], TARGETS[:1], SCORES[:1])
             write(SOURCES[1:], TARGETS[1:], SCORES[1:])
-        # a Moses pair is named without the suffix of its two packed files
-        return tmp_path / (name.removesuffix(".xz") if "-" in name else name)
+        # A Moses pair is named without the suffix of its two packed files.
+        if "-" in name:
+            name = name.removesuffix(".xz")
+        return tmp_path / name
 
     return write_rows
 

@@ -53,22 +53,48 @@ def test_changed_files_are_said_once_at_opening(release, caplog, name, load):
     assert f"{release} was changed after it was written: {name}; " in said[0]
 
 
-def test_of_large_files_the_size_is_compared(tmp_path):
+@pytest.fixture
+def weights(tmp_path):
+    """A file of ten bytes in a folder with checksums."""
     file = tmp_path / "a.safetensors"
     file.write_bytes(b"0123456789")
-    before = fingerprint(tmp_path)
     write_checksums(tmp_path)
-    assert fingerprint(tmp_path) == before  # checksums are no part of a model
-    file.write_bytes(b"012345678x")
-    assert list(changed_files(tmp_path)) == [file.name]
-    assert not list(changed_files(tmp_path, whole=5))
-    file.write_bytes(b"01")
-    assert list(changed_files(tmp_path, whole=1)) == [file.name]
-    file.unlink()
-    assert list(changed_files(tmp_path)) == [file.name]
-    (tmp_path / "checksums.json").write_text('{"a.safetensors": 3}')
-    file.write_bytes(b"01")
+    return file
+
+
+def test_checksums_are_no_part_of_a_model(tmp_path):
+    (tmp_path / "a.safetensors").write_bytes(b"0123456789")
+    before = fingerprint(tmp_path)
+
+    write_checksums(tmp_path)
+
+    assert fingerprint(tmp_path) == before
+
+
+def test_a_changed_byte_is_a_changed_file(weights):
+    weights.write_bytes(b"012345678x")
+
+    assert list(changed_files(weights.parent)) == [weights.name]
+
+
+def test_of_large_files_the_size_alone_is_compared(weights):
+    weights.write_bytes(b"012345678x")
+    assert not list(changed_files(weights.parent, whole=5))
+
+    weights.write_bytes(b"01")
+    assert list(changed_files(weights.parent, whole=1)) == [weights.name]
+
+
+def test_a_missing_file_is_a_changed_file(weights):
+    weights.unlink()
+
+    assert list(changed_files(weights.parent)) == [weights.name]
+
+
+def test_damaged_checksums_are_refused(weights):
+    (weights.parent / "checksums.json").write_text('{"a.safetensors": 3}')
+
     with pytest.raises(
         ValueError, match="checksums.json is damaged: 'a.safetensors' has no size and sha256"
     ):
-        list(changed_files(tmp_path))
+        list(changed_files(weights.parent))

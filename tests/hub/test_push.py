@@ -409,13 +409,29 @@ def test_a_card_without_places_for_a_stamp_stays():
     assert stamp(CARD, "me/a", "v1.0") == CARD
 
 
-def test_a_license_is_written_at_the_push(model):
-    (model / "README.md").write_text("---\nlanguage:\n- fra\n---\n# Model\n\nText.\n")
+@pytest.fixture
+def without_license(model):
+    """The card of a model that is not licensed yet."""
+    card = model / "README.md"
+    card.write_text("---\nlanguage:\n- fra\n---\n# Model\n\nText.\n")
+    return card
+
+
+def test_a_missing_license_is_a_problem(model, without_license):
     assert "--license apache-2.0" in str(contents_of(model).problems)
-    set_license(model / "README.md", "mit")
+
+
+def test_a_license_is_written_at_the_push(model, without_license):
+    set_license(without_license, "mit")
+
+    assert "license: mit" in without_license.read_text()
     assert contents_of(model).problems == []
-    text = (model / "README.md").read_text()
-    assert "license: mit" in text
+
+
+def test_a_new_license_leaves_the_rest_of_the_card(without_license):
+    set_license(without_license, "mit")
+
+    text = without_license.read_text()
     assert "- fra" in text
     assert "# Model\n\nText." in text
 

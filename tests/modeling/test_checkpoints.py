@@ -125,27 +125,42 @@ def test_missing_weights_start_as_in_a_new_model(make_config):
     assert 0.01 < model.decoder.model.layers[0].cross_attn.q_proj.weight.std() < 0.03
 
 
-def test_configuration_comes_back(make_config, tmp_path):
+@pytest.fixture
+def saved_config(make_config, tmp_path):
+    """A configuration with a decoder and Llama 3.1's rotary scaling, in a folder."""
     rope = {"rope_type": "llama3", "rope_theta": 5e5, "factor": 8.0, "low_freq_factor": 1.0}
     rope |= {"high_freq_factor": 4.0, "original_max_position_embeddings": 64}
     config = make_config(pooling="mean", rope_parameters=rope, decoder={"num_hidden_layers": 1})
     config.save_pretrained(tmp_path)
+    return config
+
+
+def test_a_configuration_comes_back(saved_config, tmp_path):
     again = AutoConfig.from_pretrained(tmp_path)
-    # The same fields, those of the decoder too.
+
     assert isinstance(again, EchoConfig)
     path = {"_name_or_path": None}
-    assert again.to_dict() | path == config.to_dict() | path
-    assert (again.pooling, again.rope_parameters["factor"]) == ("mean", 8.0)
-    assert (again.decoder.num_hidden_layers, again.decoder.rope_parameters["rope_type"]) == (
-        1,
-        "llama3",
-    )
-    assert again.get_text_config() is again
-    assert again.get_text_config(decoder=True) is again.decoder
-    # The file names the code that opens each class.
+    assert again.to_dict() | path == saved_config.to_dict() | path
+    assert again.pooling == "mean"
+    assert again.rope_parameters["factor"] == 8.0
+
+
+def test_the_configuration_of_a_decoder_comes_back(saved_config, tmp_path):
+    decoder = AutoConfig.from_pretrained(tmp_path).decoder
+
+    assert decoder.num_hidden_layers == 1
+    assert decoder.rope_parameters["rope_type"] == "llama3"
+
+
+def test_the_text_config_is_that_of_the_encoder(saved_config):
+    """generate() asks for that of the decoder."""
+    assert saved_config.get_text_config() is saved_config
+    assert saved_config.get_text_config(decoder=True) is saved_config.decoder
+
+
+def test_a_configuration_names_the_code_that_opens_each_class(saved_config, tmp_path):
     written = json.loads((tmp_path / "config.json").read_text())
+
+    code = written["decoder"]["auto_map"]["AutoModelForSeq2SeqLM"]
     assert written["auto_map"]["AutoModel"] == "modeling_echo.EchoEncoder"
-    assert (
-        written["decoder"]["auto_map"]["AutoModelForSeq2SeqLM"]
-        == "modeling_echo_decoder.EchoDecoder"
-    )
+    assert code == "modeling_echo_decoder.EchoDecoder"

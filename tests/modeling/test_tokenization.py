@@ -44,20 +44,28 @@ def pieces(tokenizer, *args, **kwargs) -> list[str]:
 # Layout and prompts
 
 
-def test_layouts_are_table_40(tokenizer):
+def test_the_encoder_reads_the_layout_of_table_40(tokenizer):
     tokens = pieces(tokenizer, "Le chat", lang="fra_Latn")
-    assert tokens[:2] == ["<CLS>", "<s>"]
-    assert tokens[-1] == "</s>"
+
     middle = tokens.index("<SEP>")
+    assert tokens[:2] == ["<CLS>", "<s>"]
     assert tokenizer.convert_tokens_to_string(tokens[2:middle]) == "French:"
     assert tokenizer.convert_tokens_to_string(tokens[middle + 1 : -1]) == "Le chat"
-    assert (
-        tokenizer.decode(tokenizer("Le chat", lang="fra_Latn").input_ids)
-        == "<CLS><s> French:<SEP> Le chat</s>"
-    )
+    assert tokens[-1] == "</s>"
+
+
+def test_the_encoder_layout_as_text(tokenizer):
+    ids = tokenizer("Le chat", lang="fra_Latn").input_ids
+
+    assert tokenizer.decode(ids) == "<CLS><s> French:<SEP> Le chat</s>"
+
+
+def test_the_decoder_reads_the_layout_of_table_40(tokenizer):
     ids = tokenizer.decoder_prompt_ids("deu_Latn", "mined")
+
     assert tokenizer.decode(ids) == "<s> This is a possible mined translation in German:<SEP>"
-    assert (ids[0], ids[-1]) == (tokenizer.bos_token_id, tokenizer.sep_token_id)
+    assert ids[0] == tokenizer.bos_token_id
+    assert ids[-1] == tokenizer.sep_token_id
 
 
 @pytest.mark.parametrize(
@@ -193,67 +201,125 @@ def long_and_short(words: int = 60) -> list[str]:
     return ["chat noir " * words, "chat"]
 
 
-@pytest.mark.parametrize("length", [40, None])
-def test_long_texts_are_cut_with_a_warning(own, caplog, length):
+@pytest.mark.parametrize(("length", "tokens"), [(40, 40), (None, 128)])
+def test_long_texts_are_cut(own, length, tokens):
     """Without max_length the model's own length counts."""
+    ids = own(long_and_short(), truncation=True, max_length=length).input_ids
+
     assert own.model_max_length == 128
+    assert [len(row) for row in ids] == [tokens, len(own("chat").input_ids)]
+    assert ids[0][-1] == own.eos_token_id
+    assert ids[0].count(own.sep_token_id) == 1
+
+
+@pytest.mark.parametrize(("length", "tokens"), [(40, 40), (None, 128)])
+def test_texts_that_are_cut_cause_a_warning(own, caplog, length, tokens):
     with caplog.at_level(logging.WARNING):
-        ids = own(long_and_short(), truncation=True, max_length=length).input_ids
-        assert [len(row) for row in ids] == [length or 128, len(own("chat").input_ids)]
-    assert f"1 of 2 texts are longer than {length or 128} tokens and were cut" in caplog.text
-    assert (ids[0][-1], ids[0].count(own.sep_token_id)) == (own.eos_token_id, 1)
-    caplog.clear()
-    own(["chat"], truncation=True, max_length=length)
+        own(long_and_short(), truncation=True, max_length=length)
+
+    assert f"1 of 2 texts are longer than {tokens} tokens and were cut" in caplog.text
+
+
+def test_short_texts_cause_no_warning(own, caplog):
+    own(["chat"], truncation=True, max_length=40)
+
     assert not caplog.text
-    assert len(own(long_and_short()).input_ids[0]) > 128
 
 
-def test_long_texts_can_be_refused(own, tmp_path):
+def test_texts_stay_whole_without_truncation(own):
+    assert len(own(long_and_short()).input_ids[0]) > own.model_max_length
+
+
+def test_long_texts_can_be_refused(own):
     own.on_long = "error"
     with pytest.raises(
         ValueError, match="1 of 2 texts are longer than 40 tokens, the first is row 1; shorten them"
     ):
         own(long_and_short(), truncation=True, max_length=40)
-    assert own(["chat"], truncation=True, max_length=40).input_ids == own(["chat"]).input_ids
+
+
+def test_short_texts_are_not_refused(own):
+    expected = own(["chat"]).input_ids
+
+    own.on_long = "error"
+
+    assert own(["chat"], truncation=True, max_length=40).input_ids == expected
+
+
+def test_on_long_is_saved(own, tmp_path):
+    own.on_long = "error"
     own.save_pretrained(tmp_path / "error")
+
     assert EchoTokenizer.from_pretrained(tmp_path / "error").on_long == "error"
     assert AutoTokenizer.from_pretrained(tmp_path / "error", on_long="split").on_long == "split"
+
+
+def test_an_unknown_on_long_is_refused(own):
     with pytest.raises(ValueError, match="on_long must be one of warn, error, split, not 'cut'"):
         own.on_long = "cut"
 
 
-@pytest.mark.parametrize("pooling", ["cls", "mean"])
-def test_long_texts_can_be_split(own, make_model, pooling):
+@pytest.fixture
+def split_texts(own):
+    """(texts, their batch in parts of 40 tokens); the second text is long."""
     own.on_long = "split"
     texts = ["chat", *long_and_short(), "noir"]
     batch = own(
         texts, lang="fra_Latn", truncation=True, max_length=40, padding=True, return_tensors="pt"
     )
-    rows = batch["overflow_to_sample_mapping"]
-    assert rows.tolist() == sorted(rows.tolist())
-    assert set(rows.tolist()) == {0, 1, 2, 3}
+    return texts, batch
+
+
+def test_the_parts_of_a_split_text_follow_one_another(split_texts):
+    rows = split_texts[1]["overflow_to_sample_mapping"].tolist()
+
+    assert rows == sorted(rows)
+    assert set(rows) == {0, 1, 2, 3}
+    assert rows.count(1) > 1
+
+
+def test_the_parts_of_a_split_text_hold_each_token_once(own, split_texts):
+    """Each with the prompt in front and the end of sentence behind."""
+    texts, batch = split_texts
     prefix = own("", lang="fra_Latn").input_ids[:-1]
     body = []
-    for ids, mask, row in zip(
-        batch["input_ids"], batch["attention_mask"].bool(), rows, strict=True
-    ):
-        ids = ids[mask].tolist()
-        assert len(ids) <= 40
-        assert ids[: len(prefix)] == prefix
-        assert ids[-1] == own.eos_token_id
-        body += ids[len(prefix) : -1] if row == 1 else []
-    # nothing lost, nothing doubled
+    masks = batch["attention_mask"].bool()
+    rows = batch["overflow_to_sample_mapping"]
+    for ids, mask, row in zip(batch["input_ids"], masks, rows, strict=True):
+        part = ids[mask].tolist()
+        assert len(part) <= 40
+        assert part[: len(prefix)] == prefix
+        assert part[-1] == own.eos_token_id
+        if row == 1:
+            body += part[len(prefix) : -1]
+
     assert body == own(texts[1], lang="fra_Latn").input_ids[len(prefix) : -1]
 
+
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+def test_the_vector_of_a_split_text_is_the_mean_of_its_parts(split_texts, make_model, pooling):
+    """Weighted by their tokens."""
+    _, batch = split_texts
     encoder = make_model(pooling=pooling).encoder
+    is_part = batch["overflow_to_sample_mapping"] == 1
     with torch.no_grad():
         vectors = encoder(**batch).sentence_embedding
-        parts = encoder(batch["input_ids"], batch["attention_mask"]).sentence_embedding
-        short = encoder(**own(["chat", "noir"], lang="fra_Latn", padding=True, return_tensors="pt"))
-    weight = batch["attention_mask"].sum(1, keepdim=True)[rows == 1].float()
+        parts = encoder(batch["input_ids"], batch["attention_mask"]).sentence_embedding[is_part]
+
+    weight = batch["attention_mask"].sum(1, keepdim=True)[is_part].float()
     assert vectors.shape[0] == 4
-    torch.testing.assert_close(vectors[1], (parts[rows == 1] * weight).sum(0) / weight.sum())
-    torch.testing.assert_close(vectors[[0, 3]], short.sentence_embedding, atol=1e-5, rtol=0)
+    torch.testing.assert_close(vectors[1], (parts * weight).sum(0) / weight.sum())
+
+
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+def test_short_texts_beside_a_split_one_keep_their_vectors(own, split_texts, make_model, pooling):
+    encoder = make_model(pooling=pooling).encoder
+    short = own(["chat", "noir"], lang="fra_Latn", padding=True, return_tensors="pt")
+    with torch.no_grad():
+        vectors = encoder(**split_texts[1]).sentence_embedding
+        expected = encoder(**short).sentence_embedding
+
+    torch.testing.assert_close(vectors[[0, 3]], expected, atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize("on_long", ["warn", "error", "split"])
@@ -337,36 +403,64 @@ def test_a_stock_tokenizer_reads_the_same_prompts(tokenizer):
         )
 
 
-def test_any_fast_tokenizer_takes_languages_that_change_nothing(toy, tmp_path):
+PLAIN_TEXTS = ["the cat sleeps .", "a dog", ""]
+
+
+@pytest.fixture
+def plain_and_around(toy):
+    """(a fast tokenizer of transformers, the EchoTokenizer around it)"""
     plain = toy.plain_tokenizer()
-    tokenizer = EchoTokenizer.around(plain)
-    texts = ["the cat sleeps .", "a dog", ""]
-    expected = plain(texts).input_ids
-    # The plain tokenizer is the truth: a language changes nothing.
-    assert tokenizer(texts).input_ids == tokenizer(texts, lang="fra_Latn").input_ids == expected
-    assert (
-        tokenizer.pair_ids(*tokenizer.with_prompts(texts, ["fra_Latn", None, "eng_Latn"]))
-        == expected
-    )
+    return plain, EchoTokenizer.around(plain)
+
+
+def test_languages_change_nothing_around_another_tokenizer(plain_and_around):
+    plain, tokenizer = plain_and_around
+    expected = plain(PLAIN_TEXTS).input_ids
+
+    assert tokenizer(PLAIN_TEXTS).input_ids == expected
+    assert tokenizer(PLAIN_TEXTS, lang="fra_Latn").input_ids == expected
+    with_prompts = tokenizer.with_prompts(PLAIN_TEXTS, ["fra_Latn", None, "eng_Latn"])
+    assert tokenizer.pair_ids(*with_prompts) == expected
+
+
+def test_another_tokenizer_cuts_as_before(plain_and_around):
+    plain, tokenizer = plain_and_around
     short = dict(truncation=True, max_length=4)
-    assert tokenizer(texts, **short).input_ids == plain(texts, **short).input_ids
-    # Its special tokens have the roles that Echo asks for.
-    assert (tokenizer.end_ids, tokenizer.mask_token, tokenizer.bos_token) == (
-        [plain.sep_token_id],
-        "<mask>",
-        "<s>",
-    )
+
+    assert tokenizer(PLAIN_TEXTS, **short).input_ids == plain(PLAIN_TEXTS, **short).input_ids
+
+
+def test_another_tokenizer_can_refuse_long_texts(plain_and_around):
+    _, tokenizer = plain_and_around
     with pytest.raises(ValueError, match="1 of 3 texts are longer than 4 tokens"):
-        tokenizer(texts, on_long="error", max_length=4)
+        tokenizer(PLAIN_TEXTS, on_long="error", max_length=4)
+
+
+def test_special_tokens_of_another_tokenizer_have_the_roles_of_echo(plain_and_around):
+    plain, tokenizer = plain_and_around
+
+    assert tokenizer.end_ids == [plain.sep_token_id]
+    assert tokenizer.mask_token == "<mask>"
+    assert tokenizer.bos_token == "<s>"
     assert tokenizer.decoder_prompt_ids("fra_Latn")[:1] == [plain.cls_token_id]
-    assert not set(tokenizer("<mask> </s>").input_ids[1:-1]) & set(plain.all_special_ids) - {
-        plain.unk_token_id
-    }
-    # It comes back from a folder.
+
+
+def test_special_tokens_of_another_tokenizer_spelt_in_a_text_are_text(plain_and_around):
+    plain, tokenizer = plain_and_around
+
+    inside = set(tokenizer("<mask> </s>").input_ids[1:-1])
+
+    assert not inside & set(plain.all_special_ids) - {plain.unk_token_id}
+
+
+def test_a_tokenizer_around_another_comes_back_from_a_folder(plain_and_around, tmp_path):
+    plain, tokenizer = plain_and_around
     tokenizer.save_pretrained(tmp_path)
+
     again = EchoTokenizer.from_pretrained(tmp_path)
+
     assert again.prompts == "none"
-    assert again(texts, lang="deu_Latn").input_ids == expected
+    assert again(PLAIN_TEXTS, lang="deu_Latn").input_ids == plain(PLAIN_TEXTS).input_ids
 
 
 def test_a_tokenizer_without_special_tokens_around_a_text(toy):

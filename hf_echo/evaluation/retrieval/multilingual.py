@@ -166,7 +166,12 @@ class _HardNegatives:
         texts = []
         for key in ids:
             for negative in negatives.get(key, ()):
-                text, kind = (negative, "negative") if isinstance(negative, str) else negative
+                # A text alone, or with its kind.
+                if isinstance(negative, str):
+                    text = negative
+                    kind = "negative"
+                else:
+                    text, kind = negative
                 self.keys.append(key)
                 self.kinds.append(kind)
                 texts.append(text)

@@ -45,24 +45,52 @@ def test_same_shape_is_the_identity(kind):
     assert same.state_dict().keys() == model.state_dict().keys()
 
 
-@pytest.mark.parametrize("kind", ["bert", "xlm-roberta"])
+@pytest.fixture(params=["bert", "xlm-roberta"])
+def half_dead(request):
+    """half_dead(embedding_size): an encoder of which two of four heads and half of the feed-forward
+    units of each layer add nothing."""
+
+    def make(embedding_size):
+        model = encoder(request.param, embedding_size=embedding_size)
+        with torch.no_grad():
+            for layer in layout_of(model).layers:
+                layer.attention.output.weight[:, :16] = 0
+                layer.leave.weight[:, ::2] = 0
+        return model
+
+    return make
+
+
 @pytest.mark.parametrize("embedding_size", [24, None])
-def test_dead_heads_of_bert_go_before_live_ones(kind, embedding_size):
-    """All that is dropped but the width is dead, so the encoder says what it said."""
-    model = encoder(kind, embedding_size=embedding_size)
-    with torch.no_grad():
-        for layer in layout_of(model).layers:
-            layer.attention.output.weight[:, :16] = 0  # two of four heads
-            layer.leave.weight[:, ::2] = 0
+def test_dead_units_of_bert_are_dropped_first(half_dead, embedding_size):
+    """The encoder says what it said."""
+    model = half_dead(embedding_size)
+
     small = prune(model, resolve_shape(model.config, shape={"intermediate_size": 24}))
+
     torch.testing.assert_close(embed(small), embed(model), atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("embedding_size", [24, None])
+def test_dead_heads_of_bert_go_before_live_ones(half_dead, embedding_size):
+    model = half_dead(embedding_size)
+    live_heads = layout_of(model).layers[0].attention.value.bias[16:]
+
     narrow = prune(model, resolve_shape(model.config, shape=CUT))
+
+    assert torch.equal(layout_of(narrow).layers[0].attention.value.bias, live_heads)
+
+
+@pytest.mark.parametrize("embedding_size", [24, None])
+def test_a_narrow_bert_keeps_the_size_of_its_embeddings(half_dead, embedding_size):
+    model = half_dead(embedding_size)
+
+    narrow = prune(model, resolve_shape(model.config, shape=CUT))
+
     assert narrow.config.hidden_size == 16
     assert narrow.config.embedding_size == model.config.embedding_size
     assert embed(narrow).shape == embed(model).shape
     assert embed(narrow).isfinite().all()
-    rows = layout_of(model).layers[0].attention.value.bias[16:]
-    assert torch.equal(layout_of(narrow).layers[0].attention.value.bias, rows)  # the two live heads
 
 
 def test_a_narrow_bert_drops_dead_dimensions():
