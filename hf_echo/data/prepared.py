@@ -19,6 +19,7 @@ import json
 import logging
 import multiprocessing
 import os
+import pickle
 import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -116,9 +117,17 @@ def prepare_parallel(
         if not (shard_folder(out, number) / SHARD).is_file():
             jobs.append((dataset, tokenizer, out, number, shards, max_length))
     bar = tqdm(total=len(jobs), desc="Preparing", unit="shard")
-    if workers == 1 or len(jobs) < 2:
+    if len(jobs) < 2:
         for job in jobs:
             _make_shard(job)
+            bar.update()
+    elif workers == 1:
+        # Each shard reads from a copy of the dataset, as in a worker: a copy opens the files again,
+        # and when it goes, the pages that it mapped go, too. Otherwise all files would be in memory
+        # at the end.
+        pickled_dataset = pickle.dumps(dataset)
+        for job in jobs:
+            _make_shard((pickle.loads(pickled_dataset), *job[1:]))
             bar.update()
     else:
         # Each worker has one thread of the tokenizer: together they fill the processors.

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hf_echo.cli.data import Prepare
-from hf_echo.data import prepared
+from hf_echo.data import load_parallel, prepared
 from hf_echo.data.prepared import (
     PreparedParallel,
     ShardBatchSampler,
@@ -148,6 +148,42 @@ def test_a_stopped_preparation_goes_on(folder, rows, toy_tokenizer, monkeypatch)
     prepare_parallel(rows, toy_tokenizer, folder, shard_rows=150)
     assert read_json(folder / "prepared.json") == before
     assert (folder / "shards" / "00000" / "shard.json").stat().st_mtime_ns == kept
+
+
+MAPPINGS = Path("/proc/self/smaps")  # memory of this process, on Linux
+
+
+def mapped_into_memory(file: Path) -> int:
+    """Bytes of a mapped file that are in the memory of this process."""
+    total = 0
+    is_of_file = False
+    for line in MAPPINGS.read_text().splitlines():
+        fields = line.split()
+        if "-" in fields[0]:  # the first line of a mapping: its addresses, and its file at the end
+            is_of_file = fields[-1] == str(file)
+        elif fields[0] == "Rss:" and is_of_file:
+            total += int(fields[1]) * 1024
+    return total
+
+
+@pytest.mark.skipif(not MAPPINGS.exists(), reason="the system does not list mapped memory")
+def test_pages_of_a_finished_shard_leave_memory(toy_tokenizer, tmp_path, monkeypatch):
+    monkeypatch.setattr(prepared, "BLOCK", 100)
+    long_text = "ba " * 2_000
+    rows = [
+        dict(source=long_text, source_lang="fra_Latn", target=f"{number}", target_lang="eng_Latn")
+        for number in range(400)
+    ]
+    path = tmp_path / "rows.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    dataset = load_parallel(path)
+    file = Path(dataset.cache_files[0]["filename"])
+    before = mapped_into_memory(file)
+
+    prepare_parallel(dataset, toy_tokenizer, tmp_path / "prepared", shard_rows=100, max_length=8)
+
+    assert file.stat().st_size > 2_000_000
+    assert mapped_into_memory(file) - before < 200_000
 
 
 def test_other_settings_need_another_folder(folder, rows, toy_tokenizer):
