@@ -101,13 +101,7 @@ def prepare_parallel(
         "shards": shards,
         "row_choice": row_choice or {},
     }
-    if (out / PLAN).is_file():
-        earlier = read_json(out / PLAN)
-        for name, value in plan.items():
-            if earlier.get(name) != value:
-                raise ValueError(
-                    f"{out} holds shards of another preparation ({name} differs): name another folder"
-                )
+    _check_earlier_plan(out, plan)
     (out / SHARDS).mkdir(parents=True, exist_ok=True)
     tokenizer.save_pretrained(out / TOKENIZER)
     write_json(out / PLAN, plan)
@@ -151,6 +145,18 @@ def prepare_parallel(
     rows_of_shards = [note["rows"] for note in shard_notes]
     write_json(out / PREPARED, plan | report | {"names": names, "shards": rows_of_shards})
     return report
+
+
+def _check_earlier_plan(out: Path, plan: dict[str, Any]) -> None:
+    """Raises ValueError if the folder holds shards that were made by another plan."""
+    if not (out / PLAN).is_file():
+        return
+    earlier = read_json(out / PLAN)
+    for name, value in plan.items():
+        if earlier.get(name) != value:
+            raise ValueError(
+                f"{out} holds shards of another preparation ({name} differs): name another folder"
+            )
 
 
 def shard_folder(out: str | Path, number: int) -> Path:
