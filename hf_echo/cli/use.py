@@ -301,22 +301,19 @@ class Translate(OpensModel):
         from ..inference.faithful import warn_of_far_translations
         from ..utils.text import open_output
 
-        # Inputs are checked before a model is read.
+        # Inputs are checked before a model is read: a missing recording is named at once.
         check_text_output(self.out)
-        if not self.audio:
-            check_reads_text(self.model)
-        texts = dict(column=self.column, lang=self.source_lang)
-        inputs: Any = None if self.audio else read_texts(self.source, **texts)
         if self.audio:
-            from .speech import audio_files
+            from .speech import audio_files, encode_audio
 
-            audio_files(self.source)  # a missing recording is named before models are read
+            audio_files(self.source)
+        else:
+            check_reads_text(self.model)
+            inputs: Any = read_texts(self.source, column=self.column, lang=self.source_lang)
         # The decoder, and for audio the embeddings that it reads.
         decoder = DEFAULT_MODEL if self.model == packaged_speech() else self.model
         translator, tokenizer = inference.load_translator(self.decoder or decoder, dtype=self.dtype)
         if self.audio:
-            from .speech import encode_audio
-
             _, inputs = encode_audio(
                 self.source, self.model, dtype=self.dtype, on_long=self.on_long
             )

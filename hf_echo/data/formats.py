@@ -350,13 +350,7 @@ def _json_blocks(path: Path) -> Iterator[tuple[list[dict], list[int], list[tuple
     for lines in text_blocks(path):
         first = next((line.lstrip() for line in lines.texts if line.strip()), "")
         if path.suffix.lower() == ".json" and first.startswith("[") and lines.numbers[0] == 1:
-            try:
-                entries = list(enumerate(json.loads(path.read_text(encoding="utf-8-sig")), 1))
-                bad: list[tuple[int, str]] = []
-            except (ValueError, RecursionError) as error:
-                line = f":{error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
-                raise ValueError(f"{path}{line}: not a valid JSON array ({_why(error)})") from None
-            yield (*_objects(entries, bad), 0)
+            yield (*_objects(_json_array(path), []), 0)
             return
         entries = []
         bad = list(lines.bad)
@@ -372,7 +366,17 @@ def _json_blocks(path: Path) -> Iterator[tuple[list[dict], list[int], list[tuple
         yield (*_objects(entries, bad), blank)
 
 
+def _json_array(path: Path) -> list[tuple[int, Any]]:
+    """(number from 1, entry) of a file that is one JSON array."""
+    try:
+        return list(enumerate(json.loads(path.read_text(encoding="utf-8-sig")), 1))
+    except (ValueError, RecursionError) as error:
+        line = f":{error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
+        raise ValueError(f"{path}{line}: not a valid JSON array ({_why(error)})") from None
+
+
 def _why(error: Exception) -> str:
+    """What is wrong with JSON, in the words of Python's parser."""
     if isinstance(error, json.JSONDecodeError):
         return f"{error.msg} at column {error.colno}"
     # a number of thousands of digits, deep nesting
@@ -382,19 +386,22 @@ def _why(error: Exception) -> str:
 def _objects(
     entries: Sequence[tuple[int, Any]], bad: list[tuple[int, str]]
 ) -> tuple[list[dict], list[int], list[tuple[int, str]]]:
-    """(objects, their numbers, bad rows) of the entries of a JSON file."""
+    """(objects, their numbers, bad rows) of the entries of a JSON file; `bad` are rows that could
+    not be parsed."""
     rows = []
     numbers = []
+    others = []
     for number, entry in entries:
         if isinstance(entry, dict):
             rows.append(entry)
             numbers.append(number)
         else:
-            bad = [*bad, (number, "not a JSON object")]
-    return rows, numbers, sorted(bad)
+            others.append((number, "not a JSON object"))
+    return rows, numbers, sorted([*bad, *others])
 
 
 def _dig(row: Mapping[str, Any], name: str) -> Any:
+    """A field of a JSON object; "translation.en" is the field "en" of the object "translation"."""
     if name in row or "." not in name:
         return row.get(name)
     outer, inner = name.split(".", 1)

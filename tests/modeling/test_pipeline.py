@@ -81,31 +81,45 @@ def test_embeddings_are_translated_as_by_the_library(pipe_of_kind, toy_trained, 
     assert translations == translate(toy_trained, toy_tokenizer, vectors)
 
 
-def test_a_decoder_with_a_tokenizer_of_its_own(toy, toy_tokenizer, toy_trained, tmp_path):
-    """OS 4.7: a new encoder with a new vocabulary, and the decoder of the old one with its own."""
-    other = train_tokenizer(
-        [toy.say(m, "eng_Latn") for m in toy.split("train")], 330, max_length=64, progress=False
-    )
-    encoder = toy.make_model(other, seed=3).encoder.eval()
+@pytest.fixture
+def new_encoder(toy, toy_tokenizer, toy_trained, tmp_path):
+    """OS 4.7: (a release of a new encoder with a new vocabulary and the decoder of the old one with
+    its own, what this decoder says to the encoder's vectors)"""
+    sentences = [toy.say(meaning, "eng_Latn") for meaning in toy.split("train")]
+    new_tokenizer = train_tokenizer(sentences, 330, max_length=64, progress=False)
+    assert len(new_tokenizer) != len(toy_tokenizer)
+    encoder = toy.make_model(new_tokenizer, seed=3).encoder.eval()
     model = EchoForTranslation.from_parts(encoder, toy_trained.decoder)
     model.save_release(tmp_path)
-    other.save_pretrained(tmp_path)
+    new_tokenizer.save_pretrained(tmp_path)
     toy_tokenizer.save_pretrained(tmp_path / "decoder")
+
     # The old model translates the vectors of the new encoder; an empty text stays empty.
     with torch.no_grad():
-        batch = other(TEXTS, lang=LANGUAGES, padding=True, return_tensors="pt")
+        batch = new_tokenizer(TEXTS, lang=LANGUAGES, padding=True, return_tensors="pt")
         vectors = encoder(**batch).sentence_embedding
-    expected = [
-        text and said
-        for text, said in zip(TEXTS, translate(toy_trained, toy_tokenizer, vectors), strict=True)
-    ]
-    assert len(other) != len(toy_tokenizer)
+    expected = translate(toy_trained, toy_tokenizer, vectors)
+    for row, text in enumerate(TEXTS):
+        if not text:
+            expected[row] = ""
     assert any(expected)
-    opened, tokenizer = load_translator(tmp_path, device="cpu", dtype="fp32")
-    # The saved release, by the library and by the pipeline.
-    assert translate(opened, tokenizer, TEXTS, LANGUAGES) == expected
-    by_name = pipeline("sonar-translation", model=str(tmp_path), device="cpu", dtype=torch.float32)
-    assert texts_of(by_name(TEXTS, src_lang=LANGUAGES)) == expected
+    return tmp_path, expected
+
+
+def test_the_library_opens_a_decoder_with_a_tokenizer_of_its_own(new_encoder):
+    folder, expected = new_encoder
+
+    model, tokenizer = load_translator(folder, device="cpu", dtype="fp32")
+
+    assert translate(model, tokenizer, TEXTS, LANGUAGES) == expected
+
+
+def test_the_pipeline_opens_a_decoder_with_a_tokenizer_of_its_own(new_encoder):
+    folder, expected = new_encoder
+
+    pipe = pipeline("sonar-translation", model=str(folder), device="cpu", dtype=torch.float32)
+
+    assert texts_of(pipe(TEXTS, src_lang=LANGUAGES)) == expected
 
 
 @pytest.fixture(scope="module")
@@ -192,20 +206,43 @@ def test_nothing_is_translated_as_nothing(pipe, toy_trained, toy_tokenizer):
     assert pipe(np.zeros((0, 32))) == []
 
 
-def test_stage_one(toy, toy_tokenizer):
+@pytest.fixture
+def stage_one(toy, toy_tokenizer):
+    """A model of stage 1, whose decoder reads the states of all tokens."""
     model = toy.make_model(toy_tokenizer).eval()
     model.bottleneck = False
-    pipe = pipeline("sonar-translation", model=model, tokenizer=toy_tokenizer, device="cpu")
-    options = dict(max_new_tokens=6)
-    for batch_size in (1, 3):
-        translations = texts_of(pipe(TEXTS, src_lang=LANGUAGES, batch_size=batch_size, **options))
-        assert translations == translate(model, toy_tokenizer, TEXTS, LANGUAGES, **options)
-    assert translate(model, toy_tokenizer, [" ", *TEXTS], [None, *LANGUAGES], **options) == [
-        "",
-        *translations,
-    ]
+    return model
+
+
+@pytest.fixture
+def stage_one_pipe(stage_one, toy_tokenizer):
+    return pipeline("sonar-translation", model=stage_one, tokenizer=toy_tokenizer, device="cpu")
+
+
+@pytest.mark.parametrize("batch_size", [1, 3])
+def test_a_model_of_stage_one_translates_as_by_the_library(
+    stage_one, stage_one_pipe, toy_tokenizer, batch_size
+):
+    expected = translate(stage_one, toy_tokenizer, TEXTS, LANGUAGES, max_new_tokens=6)
+
+    rows = stage_one_pipe(TEXTS, src_lang=LANGUAGES, batch_size=batch_size, max_new_tokens=6)
+
+    assert texts_of(rows) == expected
+
+
+def test_an_empty_text_stays_empty_in_stage_one(stage_one, toy_tokenizer):
+    expected = translate(stage_one, toy_tokenizer, TEXTS, LANGUAGES, max_new_tokens=6)
+
+    translations = translate(
+        stage_one, toy_tokenizer, [" ", *TEXTS], [None, *LANGUAGES], max_new_tokens=6
+    )
+
+    assert translations == ["", *expected]
+
+
+def test_a_model_of_stage_one_reads_no_embeddings(stage_one_pipe):
     with pytest.raises(ValueError, match="its decoder reads tokens, not sentence embeddings"):
-        pipe(np.ones((2, 32), np.float32))
+        stage_one_pipe(np.ones((2, 32), np.float32))
 
 
 def test_long_texts(pipe, toy_trained, toy_tokenizer, caplog):
