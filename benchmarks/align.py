@@ -117,6 +117,7 @@ class Disturbed:
         return 3 if rng.random() < 0.15 and free[1] else 2
 
     def add(self, units: Sequence[Sequence[str]], is_lost: bool) -> None:
+        """Add a row to both sides, with its bead."""
         places = []
         for texts, new_texts in zip(self.sides, units):
             places.append(list(range(len(texts), len(texts) + len(new_texts))))
@@ -174,6 +175,7 @@ def scores(pairs: Iterable[tuple[set[Bead], set[Bead]]]) -> dict[str, float]:
 
 
 def by_vecalign(x: Sequence[np.ndarray], y: Sequence[np.ndarray]) -> Beads:
+    """The beads of vecalign, from embeddings of runs of up to `LONGEST` sentences."""
     from sentalign import dp_utils
 
     np.random.seed(42)
@@ -189,6 +191,7 @@ def by_vecalign(x: Sequence[np.ndarray], y: Sequence[np.ndarray]) -> Beads:
 
 
 def by_lengths(x: Sequence[str], y: Sequence[str]) -> Beads:
+    """The beads of Gale and Church, from blocks that nltk links by their lengths in characters."""
     from nltk.translate.gale_church import align_blocks
 
     links = align_blocks([len(text) for text in x], [len(text) for text in y])

@@ -62,6 +62,7 @@ def damaged(english: list[str], rng: np.random.Generator) -> tuple[list[str], np
 
 
 def trained_head(x: np.ndarray, y: np.ndarray, ratings: np.ndarray) -> BlaserModel:
+    """BLASER's network, trained to give these ratings."""
     torch.manual_seed(0)
     model = BlaserModel(BlaserConfig(kind="qe", embedding_size=x.shape[1], hidden_sizes=[256, 64]))
     # What the first layer reads is small: parts of unit rows.
@@ -84,6 +85,8 @@ def trained_head(x: np.ndarray, y: np.ndarray, ratings: np.ndarray) -> BlaserMod
 
 
 def prepare(corpora: Path, out: Path, model: str) -> None:
+    """Train a head on damaged translations of some languages; write test pairs of these and
+    others."""
     rng = np.random.default_rng(0)
     encode = any_encoder(packaged_model(model))
     table = sentences(corpora / "ntrex.parquet", "id", SEEN)[:TRAINED]
@@ -120,6 +123,7 @@ def sentences(file: Path, key: str, langs: Sequence[str]) -> pd.DataFrame:
 
 
 def compare(out: Path, model: str) -> None:
+    """Print how the scores of the command and the cosine correlate with the ratings (Spearman)."""
     table = pd.read_csv(out / "test.tsv", sep="\t", quoting=csv.QUOTE_NONE, keep_default_na=False)
     table["blaser"] = np.loadtxt(out / "scores.txt")
     columns = [table[name].tolist() for name in ("source", "target", "source_lang", "target_lang")]

@@ -99,6 +99,7 @@ class Places:
             self.text += " ".join(texts[row].split()) + " "
 
     def of(self, text: str) -> set[int]:
+        """The rows in which a text stands, or begins or ends."""
         text = " ".join(text.split())
         rows: set[int] = set()
         for occurrence in re.finditer(re.escape(text), self.text):

@@ -75,6 +75,7 @@ def in_own_process(method: str) -> dict:
 
 
 def measure(args: argparse.Namespace) -> dict:
+    """Peak memory and seconds of one method, in a process of its own."""
     import torch
     import torch.nn.functional as F
 
@@ -110,6 +111,7 @@ def measure(args: argparse.Namespace) -> dict:
 
 
 def peak_mib() -> float:
+    """Most memory that this process has had, in MiB."""
     status = Path("/proc/self/status")
     if status.exists():
         line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))

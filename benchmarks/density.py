@@ -103,6 +103,7 @@ def count_file(text: str) -> Counter[str]:
 
 
 def count_function(node: ast.FunctionDef | ast.AsyncFunctionDef, counts: Counter[str]) -> None:
+    """Count the parameters of a function without a type, and tests with "_and_" in their name."""
     for parameter in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs):
         if parameter.arg in ("self", "cls"):
             continue
@@ -116,6 +117,7 @@ def count_function(node: ast.FunctionDef | ast.AsyncFunctionDef, counts: Counter
 
 
 def table_row(name: str, counts: Counter[str]) -> str:
+    """A row of the table: the counts of a folder, and shares of them."""
     lines = max(counts["lines"], 1)
 
     def per_thousand(column: str) -> str:
@@ -152,6 +154,7 @@ def tracked_files() -> list[Path]:
 
 
 def print_table(files: list[Path]) -> None:
+    """Print the table of all folders."""
     print(
         COLUMNS.format(
             "folder",
@@ -176,6 +179,7 @@ def print_table(files: list[Path]) -> None:
 
 
 def print_densest(files: list[Path], number: int) -> None:
+    """Print the files with the most expressions a line."""
     densities = []
     for file in files:
         counts = count_file(file.read_text(encoding="utf-8"))
@@ -187,6 +191,7 @@ def print_densest(files: list[Path], number: int) -> None:
 
 
 def print_sample(files: list[Path], number: int, seed: int) -> None:
+    """Print functions drawn at random, for a reader to judge."""
     functions = []
     for file in files:
         text = file.read_text(encoding="utf-8")

@@ -67,6 +67,7 @@ Texts = list[tuple[str, str]]  # (language, text)
 
 
 def builtin_texts(n: int, languages: Sequence[str]) -> Texts:
+    """(lang, text) of `n` texts of one to six sentences, in languages drawn at random."""
     rng = random.Random(0)
     by_lang = {lang: builtin_nway(2000, languages=[lang])["text"] for lang in languages}
     rows = []
@@ -87,6 +88,7 @@ def read(path: Path, n: int) -> Texts:
 
 
 def random_checkpoint(texts: list[str], folder: Path, shape: str) -> Path:
+    """A checkpoint with random weights in a shape; speed does not depend on them."""
     tokenizer = train_tokenizer(texts, 8000, max_length=256, progress=False)
     if shape == "e5-small":  # that of multilingual-e5-small
         sizes = dict(
@@ -286,6 +288,7 @@ def least_cosine(x: np.ndarray, y: np.ndarray) -> float:
 def compare_paths(
     compared: Paths, sets: Mapping[str, Texts], rounds: int, threads: int, clock: Clock
 ) -> dict:
+    """Sentences per second of each way to encode, and of the products alone, which is the limit."""
     report: dict[str, Any] = {
         "threads": threads,
         "native_bf16": compared.bf16 is not None,

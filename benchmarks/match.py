@@ -69,6 +69,7 @@ def ntrex(corpora: Path, lang: str) -> tuple[Documents, Documents]:
 
 
 def _by_name(file: Path, column: str, lang: str, *, chapters: bool = False) -> Documents:
+    """{document: its sentences} in one language; `chapters`: a document is a chapter of verses."""
     table = pq.read_table(file, columns=[column, "lang", "text"])
     table = table.filter(pc.equal(table["lang"], lang))
     documents = defaultdict(list)

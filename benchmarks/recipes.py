@@ -41,6 +41,7 @@ SEARCHED = 500  # pairs of the help that are not written
 
 
 def classify(embed: Embed, rows: pd.DataFrame) -> None:
+    """Recipe "classify": topics by a classifier that was taught on English."""
     english = rows[(rows.lang == ENGLISH) & (rows.split == "train")]
     classifier = LogisticRegression(C=100).fit(
         embed(english.text.tolist(), ENGLISH), english.category
@@ -53,6 +54,7 @@ def classify(embed: Embed, rows: pd.DataFrame) -> None:
 
 
 def find_duplicates(embed: Embed, rows: pd.DataFrame) -> None:
+    """Recipe "duplicates": sentences whose nearest neighbour is a translation."""
     rows = rows[rows.split == "train"].drop_duplicates(["index_id", "lang"])
     table = rows.pivot(index="index_id", columns="lang", values="text").dropna()[:450]
     rng = np.random.default_rng(0)
@@ -79,6 +81,7 @@ def find_duplicates(embed: Embed, rows: pd.DataFrame) -> None:
 
 
 def own_pairs(embed: Embed, rows: pd.DataFrame, file: Path) -> None:
+    """Recipe "own pairs": searches in both directions on pairs that are held out."""
     table = pd.DataFrame(
         {"source": rows.tgt, "source_lang": "ukr_Cyrl", "target": rows.src, "target_lang": ENGLISH}
     )

@@ -41,6 +41,7 @@ def texts_of(n: int) -> list[str]:
 
 
 def start(model: str, dtype: str) -> tuple[subprocess.Popen, int]:
+    """Start `hf-echo serve`; (process, port) when it answers."""
     command = [sys.executable, "-m", "hf_echo.cli", "serve", model, "--port", "0", "--dtype", dtype]
     server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     for line in server.stderr:

@@ -69,6 +69,7 @@ def build(folder: Path) -> None:
 
 
 def encode_one(minutes: int, folder: Path) -> dict[str, float]:
+    """Memory and seconds of `hf-echo encode --audio` on a file of so many minutes."""
     write_file(folder / "long.wav", minutes)
     words = [*("-m", "hf_echo.cli", "encode", "--audio", folder / "long.wav", folder / "out.npy")]
     words += ["--model", folder / "release", "--on-long", "split"]

@@ -80,6 +80,8 @@ def padding(batches: Sequence[Sequence[int]], lengths: list[int]) -> float:
 def plain(
     model: EchoSpeechEncoder, extractor: Any, audio: list[np.ndarray], batch: int
 ) -> np.ndarray:
+    """Embeddings of padded batches in the order of the recordings, as transformers alone would do
+    it."""
     vectors = []
     for start in range(0, len(audio), batch):
         inputs = extractor(audio[start : start + batch], return_tensors="pt")

@@ -119,6 +119,7 @@ def main() -> None:
 
     @torch.no_grad()
     def with_generate(vectors: torch.Tensor) -> list[list[int]]:
+        """Token ids by transformers' `generate`, up to the end of sentence."""
         start = torch.tensor([prompt] * len(vectors))
         ids = model.generate(
             sentence_embedding=vectors,

@@ -70,6 +70,7 @@ class EchoSpeechConfig(PreTrainedConfig):
         super().__post_init__(**kwargs)
 
     def validate_pooler(self) -> None:
+        """Raises ValueError for sizes that no attention pooling can have."""
         for name in ("embedding_size", "pooler_layers", "pooler_hidden_size", "pooler_heads"):
             value = getattr(self, name)
             if not isinstance(value, int) or value <= 0:

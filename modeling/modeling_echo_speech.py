@@ -97,6 +97,8 @@ class EchoSpeechEncoder(EchoPreTrainedModel):
         self.post_init()
 
     def _init_weights(self, module: nn.Module):
+        """As transformers initialises a module, and the two kinds of the pooler that it does not
+        know."""
         super()._init_weights(module)
         if isinstance(module, nn.MultiheadAttention):
             init.xavier_uniform_(module.in_proj_weight)

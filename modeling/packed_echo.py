@@ -479,6 +479,8 @@ class PackedPostNorm(PackedEncoder):
     biases, a norm behind each sum, positions in the token vectors."""
 
     def _join(self, layer: nn.Module) -> tuple[torch.Tensor, torch.Tensor]:
+        """Weight (3 * hidden, hidden) and bias of query, key and value of a layer like BERT's, as
+        one product; the scale of the scores is in the queries."""
         attention: Any = layer.attention.self
         scale = self.head_dim**-0.5  # of the scores, taken into the queries
         query_weight = (attention.query.weight.float() * scale).to(self.dtype)
@@ -525,6 +527,8 @@ class PackedPostNorm(PackedEncoder):
         return self._normed(output.LayerNorm, self._added(x, out, output.dense))
 
     def _gated(self, layer: Any, x: torch.Tensor) -> torch.Tensor:
+        """The hidden units of the feed-forward block, after its activation: (tokens,
+        intermediate_size)."""
         dense = layer.intermediate.dense
         is_gelu = self.backbone.config.hidden_act == "gelu"
         if is_gelu and self.through_onednn:

@@ -266,6 +266,7 @@ class SonarTranslationPipeline(Pipeline):
         return [row[len(prompt) :].tolist() for row in ids]
 
     def postprocess(self, outputs: dict[str, Any]) -> dict[str, str]:
+        """{"translation_text": ...} of the token ids of one text."""
         ids = outputs["ids"]
         # The base class does not unpack a batch of one.
         if ids and isinstance(ids[0], list):

@@ -187,6 +187,9 @@ class ModularEncoder(InputModule):
         self._active = language
 
     def _add_alignment(self, number: int):
+        """The hook of layer `number` that adds the alignment adapter of the active language to the
+        residual."""
+
         def add(module: nn.Module, inputs: dict[str, Any]):
             if self._active is not None and self._active in self.alignment:
                 states, residual = inputs

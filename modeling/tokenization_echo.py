@@ -213,6 +213,7 @@ class EchoTokenizer(PreTrainedTokenizerFast):
     def _encode_prompted(
         self, prompts: list[str], texts: list[str], **options: Any
     ) -> BatchEncoding:
+        """Prompts and texts as pairs; texts alone where the tokenizer writes no prompts."""
         if self.prompts == "name":
             return super()._encode_plus(prompts, texts, **options)
         if options["truncation_strategy"] == TruncationStrategy.ONLY_SECOND:

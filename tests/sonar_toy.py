@@ -161,6 +161,7 @@ def linear(x, tensors, name):
 
 
 def attention(queries, keys, tensors, name, causal: bool = False):
+    """Multi-head attention by its formula, head by head."""
     q, k, v = (
         linear(x, tensors, f"{name}.{part}_proj") for part, x in zip("qkv", (queries, keys, keys))
     )

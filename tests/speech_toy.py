@@ -18,6 +18,7 @@ SHAPE |= dict(pooler_layers=1, pooler_heads=2, pooler_intermediate_size=64, pool
 
 
 def say(text: str, pitch: float = 1.0, seed: int = 0) -> np.ndarray:
+    """A text as tones: each word is a sine wave of its own frequency."""
     time = np.arange(WORD) / RATE
     words = [
         np.sin(2 * np.pi * pitch * 300 * 1.35 ** WORDS.index(word) * time) for word in text.split()

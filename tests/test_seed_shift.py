@@ -18,6 +18,7 @@ def start(toy, toy_tokenizer, toy_data, tmp_path_factory):
 
     @cache
     def begin(shift: int) -> tuple[torch.Tensor, list[list[int]]]:
+        """(first weights, first batches) of a run with shifted seeds."""
         with pytest.MonkeyPatch.context() as patch:
             seed_shift.apply(shift, patch.setattr)
             args = ContrastiveConfig(

@@ -219,6 +219,8 @@ class Xsimpp(Search):
     )
 
     def negatives_of(self, sentences: list[str], file: Path) -> Described | None:
+        """The hard negatives of sentences, made by rule or published, with what they are; None
+        without."""
         from ..evaluation.retrieval.hard_negatives import PUBLISHED, described, published_negatives
 
         if self.negatives is None:
@@ -435,6 +437,7 @@ class Translation(LinesOrTable):
         return report
 
     def _of_table(self, translate: Translate, blaser: Blaser | None) -> dict[str, Any]:
+        """The report of an n-way table: rows by direction, and their average."""
         from .. import evaluation
         from ..data import load_nway
 

@@ -63,6 +63,7 @@ def _function(kind: type[Step]) -> Callable[..., None]:
         parameters.append(_keyword("replace", False, Annotated[bool, replace]))
 
     def call(report_file: Path | None = None, replace: bool = False, **values: Any) -> None:
+        """The command: read its words, check its outputs, run the step."""
         read = {name: _from_words(kind, name, value) for name, value in values.items()}
         given = {name: value for name, value in read.items() if value is not None}
         settings = make(kind, given, spelled=_spelled(kind))

@@ -294,6 +294,8 @@ def files_of(path: Path) -> list[Path]:
 
 
 def open_moses(path: Path, files: list[Path], names: list[str], langs: Languages) -> Part:
+    """Open a Moses pair such as corpus.fr-en.fr and corpus.fr-en.en; `names` are the codes in its
+    name."""
     asked_langs = langs
     if None not in langs and not any(map(meanings, names)):  # corpus.src-tgt.src
         names = [str(langs[0]), str(langs[1])]

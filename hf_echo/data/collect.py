@@ -158,6 +158,7 @@ def _read_pairs(db: duckdb.DuckDBPyConnection, table: Any, has_split: bool) -> N
 
 
 def _write_dev(db: duckdb.DuckDBPyConnection, out: Path) -> dict[str, int]:
+    """Write a file of each dev set, one text an id and language; {"dev_NAME": rows}."""
     rows = {}
     for (name,) in db.execute("SELECT DISTINCT name FROM dev ORDER BY name").fetchall():
         query = (

@@ -309,6 +309,7 @@ def flat_names(schema: pa.Schema) -> list[str]:
 
 
 def _flat_keys(row: Mapping[str, Any]) -> list[str]:
+    """The names of an object's fields; of nested objects "outer.inner"."""
     keys = []
     for key, value in row.items():
         if isinstance(value, dict) and value:
@@ -319,6 +320,7 @@ def _flat_keys(row: Mapping[str, Any]) -> list[str]:
 
 
 def _check_header(path: Path, names: list[str]) -> None:
+    """Raises ValueError for column names with quotes, or twice."""
     for name in names:
         if len(name) > 1 and name[0] == name[-1] == '"':
             raise ValueError(
@@ -329,6 +331,7 @@ def _check_header(path: Path, names: list[str]) -> None:
 
 
 def _read_text(path: Path, wanted: Sequence[str]) -> Iterator[Block]:
+    """Blocks of the lines of a text file; blank ones are counted."""
     for texts, numbers, bad in text_blocks(path):
         # Blank lines are counted, and are no error.
         rows = [(number, line) for number, line in zip(numbers, texts) if line.strip()]
@@ -454,6 +457,8 @@ def _read_hub(dataset: Any, wanted: Sequence[str]) -> Iterator[Block]:
 
 
 def _arrow_block(table: pa.Table, wanted: Sequence[str], start: int) -> Block:
+    """The wanted columns of a table, fields of structs included, as a block of rows from `start`
+    on."""
     flat = table.flatten()
     columns = {}
     for name in wanted:

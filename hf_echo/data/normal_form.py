@@ -22,6 +22,8 @@ def normal_forms(texts: Sequence[str]) -> list[str]:
 
 
 def _fold(text: str) -> str:
+    """A text in lower case, with one sort of quotes and dashes, single spaces and nothing
+    invisible."""
     if text.isascii():
         return " ".join(text.lower().replace("`", "'").split())
     # alike signs also before: NFKC divides an acute accent into space and mark; case folding can

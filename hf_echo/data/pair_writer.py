@@ -151,6 +151,8 @@ def _rows(
 
 
 def _jsonl(file: IO[str], langs: Langs) -> Write:
+    """A function that writes pairs as JSON lines."""
+
     def write(
         sources: Sequence[str], targets: Sequence[str], scores: Sequence[float] | None = None
     ) -> None:

@@ -255,6 +255,7 @@ def hub_dataset(label: str, name: str | None, split: str | None) -> Dataset:
 
 
 def _builtin(split: str | None, limit: int | None, options: dict[str, Any]) -> Dataset:
+    """Pairs of the built-in corpus, at most `limit`."""
     _only(options, BUILTIN_OPTIONS, "the built-in corpus")
     if split is not None:
         options["split"] = split

@@ -82,6 +82,7 @@ def _by_library(line: str, lang: str, segment: Callable[[str, str], list[str]]) 
 
 
 def _by_script(text: str, lang: str) -> list[str]:
+    """Cut a text behind the ends of sentences of its script; Thai, which has none, at spaces."""
     script = lang.split("_")[1]
     if script == "Thai":
         return _at_spaces(text, THAI_LENGTH)
@@ -92,6 +93,7 @@ def _by_script(text: str, lang: str) -> list[str]:
 
 
 def _at_spaces(text: str, length: int) -> list[str]:
+    """Cut a text at spaces into pieces of at least `length` characters."""
     pieces = []
     start = 0
     for space in _SPACES.finditer(text):
@@ -102,6 +104,7 @@ def _at_spaces(text: str, length: int) -> list[str]:
 
 
 def _without_blank(pieces: list[str]) -> list[str]:
+    """Pieces, blank ones joined with the one before."""
     kept: list[str] = []
     for piece in pieces:
         if kept and not (piece.strip() and kept[-1].strip()):

@@ -113,6 +113,7 @@ def _open(
 
 
 def _texts(part: Part, kind: str | None, lang: str | None, split: str | None) -> Texts:
+    """The texts of an open file, with the language and the split that the caller names."""
     sides, own_kind = _sides(part, lang)
     plan = Plan.of(part, {name: name for side in sides for name in side if name}, split)
     kind = kind or own_kind
@@ -157,6 +158,7 @@ def _convert(
 
 
 def _check_row(text: str, lang: str, row: Mapping[str, Any]) -> str | None:
+    """What is wrong with a row; None if it is a text in a known language."""
     reason = schema.check_text(text, row["text"])
     if reason:
         return reason
@@ -292,6 +294,8 @@ def _lines(path: str | Path) -> Iterator[tuple[list[str], Sequence[int]]]:
 def _texts_of_column(
     part: Part, name: str, left_out: Counter[str]
 ) -> Iterator[tuple[list[str], Sequence[int]]]:
+    """(texts without line ends, their row numbers) of a column, block by block; counts what is left
+    out."""
     left_out.clear()
     for block in part.read([name]):
         left_out.update(block.left_out)
@@ -329,6 +333,7 @@ def open_two_texts(files: Sequence[Path], langs: Languages) -> Part:
 
 
 def _rows_of_texts(rows: TextRows) -> Iterator[tuple[int, str, str | None]]:
+    """(number, text, None) of each line of a text file, or of each row of a table."""
     if not rows.is_table:
         yield from each_line(
             text_blocks(rows.label if rows.label != name_of(STANDARD) else STANDARD)

@@ -50,6 +50,7 @@ def read_rows(
 
 
 def _values(path: Path, block: Block, name: str) -> list:
+    """The values of a column; those of a column of languages as codes."""
     values = as_list(block.columns[name])
     for line, value in zip(block.lines, values, strict=True):
         if isinstance(value, bytes):

@@ -45,6 +45,7 @@ def read_result(file: str | Path) -> tuple[str, Table]:
 
 
 def _of_mteb(file: Path, scores: dict[str, Any]) -> Table:
+    """The main score in percent by language, of a result file of MTEB."""
     if "test" not in scores and len(scores) != 1:
         raise ValueError(
             f"{file} has the splits {', '.join(scores) or 'none'}; it needs test, or one split alone"

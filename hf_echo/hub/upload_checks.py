@@ -224,6 +224,7 @@ def _walk(folder: Path, problems: list[str]) -> Iterator[Path]:
 
 
 def _belongs(file: Path, kind: str) -> bool:
+    """Whether a file is part of what is uploaded: of a model, a Space or a dataset."""
     if kind == "model":
         is_in_place = MODEL_FOLDERS.fullmatch(file.parent.as_posix()) is not None
         return is_in_place and _matches(file.name, MODEL_FILES) or _matches(file.as_posix(), GRAPHS)
@@ -361,6 +362,7 @@ def _card_problems(folder: Path, kind: str, license: str | None) -> Iterator[str
 
 
 def _space_problems(folder: Path, data: dict[str, Any]) -> Iterator[str]:
+    """What keeps a Space from starting: no sdk, no file to start with."""
     if "sdk" not in data:
         yield "README.md: sdk is missing; a Space needs one, such as sdk: gradio"
         return
@@ -372,6 +374,7 @@ def _space_problems(folder: Path, data: dict[str, Any]) -> Iterator[str]:
 
 
 def _model_problems(folder: Path) -> Iterator[str]:
+    """What keeps a checkpoint from opening everywhere: missing and changed files."""
     if not any(folder.glob("*.safetensors")):
         yield "model.safetensors is missing"
     kind = read_json(folder / "config.json", {"model_type": None}).get("model_type", "echo")

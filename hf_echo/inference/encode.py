@@ -348,6 +348,7 @@ def _embedded(
 def _embed_padded(
     model: EchoEncoder | EchoForTranslation, tokenizer: EchoTokenizer, rows: list[list[int]]
 ) -> np.ndarray:
+    """(rows, embedding_size) float32 of a padded batch."""
     ids, mask = padded(rows, tokenizer.pad_token_id)
     attention_mask = None if mask.all() else mask.to(model.device)
     # Call the model, not its encoder: under FSDP only the outermost forward gathers the root's shards.

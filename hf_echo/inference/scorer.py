@@ -108,6 +108,7 @@ class EchoScorer:
 
 @lru_cache(maxsize=2)
 def _open_blaser(name: str) -> BlaserModel:
+    """Open a BLASER model in float32; raises ValueError for another kind of model."""
     with opening(name) as place:
         kind = AutoConfig.from_pretrained(place).model_type
         if kind != "blaser":

@@ -439,6 +439,7 @@ class Margin:
         return scores
 
     def _margins(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """(rows,) ratio margin of the pairs x[i], y[i], with neighbours among the reference."""
         # (rows,) cosines, and mean cosines of each text with its neighbours on the other side
         cosines = np.einsum("nd,nd->n", x, y, dtype=np.float64)
         x_neighbours = neighbours_in_blocks(Rows(x, "texts"), self.target_rows, self.k)
@@ -531,6 +532,7 @@ def _writer(
             file.write(pairs.header + "\n")
 
         def write_lines(block: PairBlock, scores: np.ndarray, is_kept: np.ndarray) -> None:
+            """Write the kept pairs of a block as lines, or one score a line where all are kept."""
             if keeps_some:
                 for row in np.flatnonzero(is_kept):
                     file.write(f"{_line(block, row)}\n")
@@ -545,6 +547,7 @@ def _writer(
 def _write_table_rows(
     write: Callable[..., None], block: PairBlock, scores: np.ndarray, is_kept: np.ndarray
 ) -> None:
+    """Write the kept pairs of a block and their scores to a table."""
     rows = np.flatnonzero(is_kept)
     sources = [block.sources[row] for row in rows]
     targets = [block.targets[row] for row in rows]

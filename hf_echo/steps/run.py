@@ -97,6 +97,7 @@ def _check_together(steps: Mapping[Path, Training | Operation]) -> None:
 def _with_overrides(
     paths: Sequence[Path], overrides: dict[str, Any] | None
 ) -> list[tuple[Path, dict[str, Any]]]:
+    """(recipe, its overrides) of each recipe; of several, each gets the fields that it has."""
     if len(paths) == 1:
         return [(paths[0], overrides or {})]
     check_overrides(paths, overrides or {})

@@ -21,6 +21,7 @@ class Loader(yaml.SafeLoader):
     there twice."""
 
     def compose_mapping_node(self, anchor: dict[Any, yaml.Node]) -> yaml.MappingNode:
+        """Raises ValueError where a key of a mapping stands twice; YAML would take the last one."""
         node = super().compose_mapping_node(anchor)
         keys = set()
         for key_node, _ in node.value:

@@ -70,6 +70,7 @@ class Table:
         return json.dumps(content, ensure_ascii=False, indent=indent)
 
     def to_markdown(self, columns: Sequence[str] | None = None) -> str:
+        """The rows and the average as a Markdown table; `columns` chooses and orders."""
         header = list(columns or self.columns)
         rows = list(self.rows)
         if self.average:

@@ -124,6 +124,7 @@ def is_packed(path: str | Path) -> bool:
 
 
 def _packing(path: str | Path, start: bytes) -> str | None:
+    """How a file is packed, by its name or else by its first bytes; None: not at all."""
     suffix = Path(path).suffix.lower()
     if suffix in PACKED:
         return PACKED[suffix]
@@ -156,6 +157,7 @@ def _start(file: io.BufferedReader, path: str | Path) -> int:
 
 
 def _block(file: Iterable[bytes]) -> list[bytes]:
+    """The next lines of a file, at most `BLOCK` of them and hardly more than `BYTES`."""
     lines = []
     size = 0
     for line in file:

@@ -195,6 +195,8 @@ def _kind(backend: Tokenizer) -> str | None:
 
 
 def _bytes_of(token: str, kind: str) -> bytes:
+    """The bytes that a token stands for, by the kind of its tokenizer: "byte" (GPT-2), "piece"
+    (WordPiece) or SentencePiece."""
     if kind == "byte":
         return b"".join(bytes([_BYTES[c]]) if c in _BYTES else c.encode() for c in token)
     if kind == "piece":

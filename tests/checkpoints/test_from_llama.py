@@ -65,6 +65,7 @@ CLOSE = dict(atol=1e-4, rtol=0)
 
 
 def byte_level_tokenizer(**names: str) -> FastTokenizer:
+    """A small byte-level BPE with these special tokens."""
     backend = Tokenizer(models.BPE())
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()

@@ -36,6 +36,7 @@ def interleaved(weight: torch.Tensor, heads: int) -> torch.Tensor:
 
 
 def write_gguf(path: Path, llama: LlamaForCausalLM, backend: Tokenizer) -> None:
+    """Write a Llama and its tokenizer as llama.cpp stores them."""
     config = llama.config
     state = {name: tensor.detach() for name, tensor in llama.state_dict().items()}
     writer = GGUFWriter(path, "llama")

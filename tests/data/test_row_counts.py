@@ -99,6 +99,7 @@ def xliff(path, kinds):
 
 
 def moses(path, kinds):
+    """Write a Moses pair whose lines have these faults."""
     sources = []
     targets = []
     for number, kind in enumerate(kinds):

@@ -97,6 +97,7 @@ def spectrum(place: Path) -> Path:
 
 
 def modular(place: Path) -> Path:
+    """A modular encoder of one language with its card."""
     tokenizer = toy.plain_tokenizer()
     sizes = dict(hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=64)
     toy.save(place / "base", BertModel(BertConfig(vocab_size=len(tokenizer), **sizes)), tokenizer)

@@ -47,6 +47,7 @@ def model_and_batch():
 
 
 def losses(weight, rows):
+    """(name, loss) of each loss that gathers, for the rows of one process."""
     source = rows["source"] @ weight
     target, offset = gather_with_grad(rows["target"] @ weight)
     guide_target, _ = gather_with_grad(rows["guide_target"])
@@ -114,6 +115,7 @@ def average_over_processes(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def assert_equal_to_one_process(case: str, result: dict) -> None:
+    """Losses and gradients of two processes are those of one that has all rows."""
     assert result["shape"] == (8, 3, 6)
     weight, rows = model_and_batch()
     expected_losses = dict(losses(weight, rows))

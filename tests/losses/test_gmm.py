@@ -44,6 +44,7 @@ def eq4(query, keys, mean, log_sigma, weight_logits) -> np.ndarray:
 
 
 def loss_by_hand(mixture: dict[str, np.ndarray], ranks: np.ndarray, smoothing: float) -> float:
+    """Smoothed cross-entropy of the ranks with the posterior of EMMA-X Eq. 4, term by term."""
     log_posterior = np.log(eq4(**mixture))
     terms = []
     for i, k in np.ndindex(ranks.shape):

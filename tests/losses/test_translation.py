@@ -18,6 +18,7 @@ def plain_translation_loss(hidden, weight, labels, **options):
 
 
 def batch(shape=(3, 7), h=6, vocabulary=11, dtype=torch.float32, ignored=0.3):
+    """(hidden states, output matrix, labels), of which a share is ignored."""
     generator = torch.Generator().manual_seed(0)
     hidden = torch.randn(*shape, h, generator=generator, dtype=dtype).requires_grad_()
     weight = torch.randn(vocabulary, h, generator=generator, dtype=dtype).requires_grad_()

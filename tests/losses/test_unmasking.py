@@ -20,6 +20,7 @@ def arrays() -> dict[str, np.ndarray]:
 
 
 def by_hand(states: np.ndarray, weight: np.ndarray, bias: np.ndarray) -> float:
+    """Mean cross-entropy of the masked tokens, one by one."""
     masked = LABELS != -100
     terms = []
     for state, label in zip(states[masked], LABELS[masked], strict=True):

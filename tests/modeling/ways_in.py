@@ -121,6 +121,7 @@ ON_HUB = ("tester/training", "tester/release")
 
 
 def installed(folders: list[str]) -> dict[str, dict]:
+    """Push the folders to the Hub of the test; what each way of opening them by name gives."""
     from huggingface_hub import HfApi
 
     import hf_echo  # its import is all that is needed to open a name
@@ -139,6 +140,7 @@ def installed(folders: list[str]) -> dict[str, dict]:
 
 
 def elsewhere(names: list[str], result_file: str) -> dict[str, dict]:
+    """The same without the package, by the code beside the weights."""
     sys.meta_path.insert(0, WithoutHfEcho())
     results = {}
     for number, name in enumerate(names):

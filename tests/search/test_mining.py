@@ -73,6 +73,7 @@ def brute_force(x, y, k: int, margin: str | None, retrieval: str) -> list[tuple[
 
 
 def each_row_once(best_first: list[tuple[float, int, int]]) -> list[tuple[float, int, int]]:
+    """Take pairs from the best on, if neither side is taken."""
     used_sources = set()
     used_targets = set()
     pairs = []

@@ -58,6 +58,7 @@ ROWS = {
 
 
 def make_encoder(kind: str, tokenizer) -> EchoEncoder:
+    """An encoder on a small random backbone of a kind."""
     torch.manual_seed(3)
     backbone_class, pooled = BACKBONES[kind]
     ids = {}

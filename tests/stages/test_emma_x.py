@@ -35,6 +35,7 @@ def make(toy, tmp_path):
     start = toy.make_model(tokenizer)
 
     def make(**fields):
+        """A trainer of EMMA-X on the toy data."""
         options = dict(output_dir=str(tmp_path / "out"), max_rows=16, max_tokens=10**6)
         args = EmmaXConfig(**options | QUIET | {"queue_size": 40} | fields)
         torch.manual_seed(0)
@@ -112,6 +113,7 @@ class Step:
 
 @pytest.fixture(params=[True, False], ids=["parallel", "one side"])
 def step(request, make) -> Step:
+    """One step of the trainer on a batch, with what the tests compare it with."""
     trainer = make(parallel=request.param, momentum=0.9, rank_momentum=0.1)
     fill(trainer)
     model = trainer.model

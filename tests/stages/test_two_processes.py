@@ -43,6 +43,7 @@ def one(run: str, toy, out: Path) -> Path:
 
 
 def assert_same_run(have: Path, want: Path) -> None:
+    """Two runs have the same weights and the same logged losses."""
     have_weights = weights(have)
     want_weights = weights(want)
     assert have_weights.keys() == want_weights.keys()

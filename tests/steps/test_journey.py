@@ -51,6 +51,7 @@ def journey(world, recipe):
 
 
 def by_hand(world: Path, recipe) -> Path:
+    """The steps of the journey by direct calls; the folder of the release."""
     hand = world / "hand"
     direct.swap_checkpoint(world / "model", world / "tokenizer", hand / "0")
     direct.prune_checkpoint(hand / "0", hand / "1", shape=NARROW)

@@ -38,6 +38,7 @@ def encode(texts, lang=None):
 
 
 def code_rows(count: int = 60, langs: tuple[str, ...] = ("python", "go")) -> list[dict]:
+    """Assignments with a sentence that describes each."""
     rng = np.random.default_rng(0)
     rows = []
     for number in range(count):
@@ -72,6 +73,8 @@ def form(text: str) -> str:
 def negatives_by_hand(
     rows: list[dict], pool: list[str], k: int, max_cosine: float
 ) -> list[list[str]]:
+    """For each row the k nearest texts of the pool below a cosine, that are none of its
+    translations."""
     first: dict[str, str] = {}  # texts of one normal form count once: the first one is embedded
     for text in pool:
         first.setdefault(form(text), text)

@@ -69,6 +69,7 @@ def expected(corpus, pattern="echo") -> dict[tuple[str, str], Counter]:
 
 
 def as_counters(counts: WordCounts) -> dict[tuple[str, str], Counter]:
+    """{(language, kind of word): counts} of a file of counts."""
     tables: dict[tuple[str, str], Counter] = {}
     for row in pq.read_table(counts.path).to_pylist():
         tables.setdefault((row["lang"], row["kind"]), Counter())[row["word"]] += row["count"]

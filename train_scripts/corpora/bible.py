@@ -179,6 +179,7 @@ def read_corpus(
 
 
 def _edition(source: Source, verses: Verses, label: Callable[..., Label]) -> Edition:
+    """The edition of a source, with its language as declared or identified."""
     if not verses.texts:
         raise ValueError(f"{source.label}: no verse with its own text")
     declared = source.lang

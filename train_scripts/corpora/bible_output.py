@@ -142,6 +142,8 @@ def corpus_report(
     pairs: dict[str, dict[str, int]],
     warning: str | None,
 ) -> dict[str, Any]:
+    """What report.json says about the corpus: sources, languages, verses by split, removed
+    verses."""
     # Rows: editions; columns: reasons.
     removed = corpus.rows.groupby(["edition", "reason"], observed=False).size().unstack("reason")
     removed = removed.reindex(index=range(len(corpus.editions)), columns=REASONS, fill_value=0)
@@ -173,6 +175,7 @@ def corpus_report(
 
 
 def source_report(edition: Edition, verses: int, removed: dict[str, int]) -> dict[str, Any]:
+    """What the report says about one edition: its verses, those removed by reason, its quality."""
     kept = verses - sum(removed.values())
     last_step = None
     if not kept:  # the last step that removed verses

@@ -139,6 +139,7 @@ def find_sources(paths: Iterable[str | Path], *, vref: Path | None = None) -> li
 
 
 def _editions(path: Path) -> Iterator[tuple[Path, ...]]:
+    """The files of each edition below a path: the books of a folder of USFM, or one other file."""
     if path.is_file():
         if path.suffix.lower() not in KINDS:
             raise ValueError(f"{path}: unknown file type; use one of {', '.join(KINDS)}")
@@ -158,6 +159,7 @@ def _editions(path: Path) -> Iterator[tuple[Path, ...]]:
 
 
 def _source(files: tuple[Path, ...], lang: str | None, vref: Path | None) -> Source:
+    """The source of files of one edition, with the language that its file or folder names."""
     kind = KINDS[files[0].suffix.lower()]
     if len(files) > 1:
         path = files[0].parent.resolve()
@@ -248,6 +250,10 @@ def read_source(source: Source, on_bad: OnBad) -> Verses:
 
 
 def _add(verses: Verses, names: list[str], part: bool, text: str) -> str | None:
+    """Add the text of verses; what is wrong with it, or None.
+
+    `part`: the reference names a part of a verse (16a), which joins the parts before it.
+    """
     if len(names) > 1:
         verses.merged.update(dict.fromkeys(names, text))
     elif not text:
@@ -268,6 +274,7 @@ def normalise_spaces(text: str) -> str:
 
 
 def _rows(source: Source, file: Path) -> Iterable[Row]:
+    """The rows of a file, by its kind."""
     if source.kind == "usfm":
         return read_usfm(file, read_text(file))
     if source.kind == "ces":
@@ -432,6 +439,7 @@ class _Walk:
         self.silent = False
 
     def close(self) -> None:
+        """End the verse that is being read."""
         if self.verse is not None:
             line, number = self.verse
             reference = f"{self.book} {self.chapter}:{number}"
@@ -444,6 +452,7 @@ class _Walk:
             self.parts.append(text)
 
     def element(self, node: Any) -> None:
+        """Read an element of USX and what is inside it."""
         style = node.get("style", "")
         if node.tag == "chapter":
             self.close()

@@ -160,6 +160,7 @@ def _po_first(path: Path) -> tuple[str, int]:
 
 
 def _in_archive(file: Path, bad: BadRows) -> Iterator[Catalog]:
+    """The catalogs in a wheel or zip file."""
     package = file.name.split("-")[0].removesuffix(file.suffix)
     try:
         names = sorted(_open_archive(file).namelist())
@@ -181,6 +182,8 @@ def _open_archive(file: Path) -> zipfile.ZipFile:
 def _catalog(
     label: str, path: PurePosixPath, package: str, file: Path, member: str | None = None
 ) -> Catalog:
+    """A catalog that is read when it is needed: a file, or a member of an archive."""
+
     def read() -> Any:
         if member is None:
             data = file.read_bytes()

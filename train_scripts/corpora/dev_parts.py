@@ -48,6 +48,7 @@ def schema(
     target: Iterable[str],
     provenance: str = "primary",
 ) -> pd.DataFrame:
+    """Pairs with English as a table of the parallel schema."""
     columns = {"source": list(source), "source_lang": list(source_lang), "target": list(target)}
     return pd.DataFrame(columns | {"target_lang": ENGLISH, "provenance": provenance})
 

@@ -108,6 +108,7 @@ class SentenceEmbeddingFilter(FilterABC):
                 yield pair
 
     def _scored(self, pairs: Iterable[Pair]) -> Iterator[tuple[Pair, list[float]]]:
+        """(pair, its score by each scorer), in chunks."""
         for chunk in grouper(pairs, self.chunksize):
             columns = [[segment.strip() for segment in column] for column in zip(*chunk)]
             langs = [[language] * len(chunk) for language in self.languages]

@@ -142,6 +142,7 @@ def example(sentences: Sequence[str], lang: str) -> dict[str, Any]:
 
 
 def _once(texts: Sequence[str], segment: Segment, lang: str) -> Iterator[str]:
+    """The sentences of all texts, each trimmed; raises ValueError where there is none."""
     is_empty = True
     for start in range(0, len(texts), BLOCK):
         for pieces in segment(texts[start : start + BLOCK], lang):
@@ -157,6 +158,7 @@ def _once(texts: Sequence[str], segment: Segment, lang: str) -> Iterator[str]:
 def _translated(
     block: list[str], source_lang: str, lang: str, translate: Translate
 ) -> Sequence[str]:
+    """A block of sentences in another language; raises ValueError where lines were lost."""
     if lang == source_lang:
         return block
     translations = translate(block, source_lang, lang)
@@ -237,6 +239,7 @@ def tokenize_examples(
 
 
 def _check_row(row: dict, number: int) -> None:
+    """Raises ValueError where the ends of a row do not rise within its text."""
     length = len(row["text"])
     bounds = [0, *row["ends"], length + 1]
     if any(end >= following for end, following in pairwise(bounds)):
@@ -307,6 +310,7 @@ class SegmenterTrainer(Trainer):
         return_outputs: bool = False,
         num_items_in_batch: torch.Tensor | None = None,
     ) -> torch.Tensor | tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        """Binary cross-entropy of "a sentence ends here" over the tokens, with label smoothing."""
         labels = inputs["labels"]  # (batch, seq)
         logits = model(
             input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"]
@@ -320,6 +324,7 @@ class SegmenterTrainer(Trainer):
 
 
 def _scores(prediction: EvalPrediction) -> dict[str, float]:
+    """Precision, recall and F1 of the ends of sentences."""
     is_token = prediction.label_ids != IGNORED
     true = prediction.label_ids[is_token] == 1
     predicted = expit(prediction.predictions[..., 0][is_token]) > THRESHOLD

@@ -353,6 +353,7 @@ def consistency(
 
 
 def _show(work: Callable[..., Result], pairs: str, out: Path, model: str, **options: Any) -> None:
+    """Do the work on pairs with an encoder, and print its report."""
     if out.suffix.lower() != ".parquet":
         raise ValueError(f"{out}: the file name must end in .parquet")
     show(

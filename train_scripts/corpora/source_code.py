@@ -82,6 +82,7 @@ class SourceTree:
     leaves: list[Leaf] = field(default_factory=list)
 
     def open(self, parent: int, item: bool, prose: bool) -> int:
+        """Add a node below `parent`; its number."""
         self.parent.append(parent)
         self.depth.append(self.depth[parent] + 1 if self.depth else 0)
         self.item.append(item)
@@ -93,6 +94,7 @@ class SourceTree:
 
 @cache
 def _grammar(language: str) -> Any:
+    """The tree-sitter grammar of a language."""
     if language not in GRAMMARS:
         raise ValueError(f"no grammar for {language!r}; known languages are {', '.join(GRAMMARS)}")
     try:
@@ -139,6 +141,8 @@ def read_tree(source: bytes, language: str, counts: array) -> SourceTree:
     kinds: dict[int, _Kind] = {}
 
     def take(start: int, end: int, node: int, is_text: bool) -> None:
+        """Add the bytes from `start` to `end` as a leaf, without those that a leaf before it
+        has."""
         nonlocal place
         start = max(start, place)
         place = max(end, place)
@@ -188,6 +192,7 @@ class _Kind(NamedTuple):
 
 
 def _kind(node: Any, language: str) -> _Kind:
+    """What a node of a syntax tree is: a comment, a text, one leaf."""
     name = node.type
     comment = "comment" in name
     text = comment or "string" in name or "heredoc" in name

@@ -25,6 +25,7 @@ LANGUAGES = (ENGLISH, "fra_Latn", "rus_Cyrl", "tur_Latn", "swh_Latn")
 
 
 def bible_chapters(corpora: Path, split: str) -> pd.DataFrame:
+    """The chapters of the English Bible as documents of verses."""
     verses = pd.read_parquet(
         corpora / "bible.parquet", filters=[("lang", "=", ENGLISH), ("split", "=", split)]
     )
@@ -86,6 +87,7 @@ def main() -> None:
 
 
 def write_documents(corpora: Path, out: Path) -> None:
+    """Write training and dev documents, and the sentences that are to be spoken."""
     out.mkdir(parents=True, exist_ok=True)
     write(out / "train.jsonl", pd.concat([bible_chapters(corpora, "train"), news_windows(corpora)]))
     spoken = []

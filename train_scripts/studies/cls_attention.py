@@ -234,6 +234,7 @@ def _batches(
 def tokenized(
     tokenizer: Any, lines: Sequence[str], lang: str, size: int = 32
 ) -> list[dict[str, torch.Tensor]]:
+    """Padded batches of lines."""
     batches = []
     for start in range(0, len(lines), size):
         texts = list(lines[start : start + size])

@@ -34,6 +34,8 @@ Model = tuple[EchoForTranslation, Any]  # and its tokenizer
 
 
 def dev_sets(folder: Path | None, builtin: int) -> dict[str, DevSet]:
+    """The dev sets of a folder (dev_NAME.parquet), and `builtin` sentences of the built-in test
+    split."""
     files = sorted(folder.glob("dev_*.parquet")) if folder else []
     if folder and not files:
         raise FileNotFoundError(f"{folder} holds no dev_NAME.parquet")
@@ -88,6 +90,7 @@ def with_decoder_of(teacher: Model, model: Model) -> EchoForTranslation:
 
 
 def chrf(teacher: Model, model: Model, rows: Sequence[Mapping[str, Any]]) -> float:
+    """chrF of translations by the teacher's decoder from the embeddings of `model`."""
     joined = with_decoder_of(teacher, model)
 
     def written(texts: Sequence[str], source: str, target: str) -> list[str]:

@@ -215,6 +215,7 @@ def open_way(folder: Path, way: str) -> RememberingEncoder:
         model = open_modular(folder, device="cpu")
 
     def encode(texts: list[str], lang: str) -> Any:
+        """Embeddings of texts by the module that this way has for the language."""
         prompt = {}
         if way not in FULL:
             # The start reads all languages by its English module, the joint model by its one.

@@ -193,6 +193,7 @@ def config_of(
 
 
 def _renamed(name: str) -> str:
+    """The name of a tensor of fairseq2 in this package."""
     for pattern, start, table in LAYERS:
         match = pattern.match(name)
         if match:

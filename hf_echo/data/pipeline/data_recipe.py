@@ -167,6 +167,7 @@ def read_recipe(path: str | Path, makers: Mapping[str, Maker] | None = None) -> 
 
 
 def _find(name: str) -> Path:
+    """The file of a data recipe: a path, or a name in the package."""
     folder = Path(__file__).parents[2] / "recipes" / "data"
     for path in (Path(name), folder / name, folder / f"{name}.yaml"):
         if path.is_file():

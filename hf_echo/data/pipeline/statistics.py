@@ -96,6 +96,7 @@ def _counts(before: int, after: int) -> dict[str, int]:
 
 
 def steps_table(steps: Sequence[Mapping[str, Any]]) -> str:
+    """Rows in, kept and dropped of each step of a data recipe, as Markdown."""
     columns = ["in", "kept", "dropped"]
     if any("repeated" in step for step in steps):
         columns.append("repeated")

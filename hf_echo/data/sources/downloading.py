@@ -309,6 +309,8 @@ def _without_tests(
 
 
 def _report(state: dict[str, Any], names: list[str]) -> dict[str, Any]:
+    """Rows, test rows, held-out rows and missing files by source; sources without one are left out
+    of its part."""
     return {
         "rows": {name: state[name]["rows"]["train"] for name in names},
         "test_rows": {
@@ -361,6 +363,7 @@ def _write_readme(out: Path, state: dict[str, Any]) -> None:
 
 
 def _table_line(name: str, entry: dict[str, Any], languages: int) -> str:
+    """The row of a source in the table of the card."""
     source = SOURCES[name]
     rows = entry["rows"]
     return (

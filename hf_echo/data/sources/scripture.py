@@ -130,6 +130,7 @@ def read_more_bibles(files: Sequence[Files]) -> Rows:
 
 
 def _csv_verses(data: bytes) -> Iterator[tuple[str, str]]:
+    """("b.GEN.1.1", verse) of a table with the columns Book, Chapter, Verse and Text."""
     for row in csv.DictReader(io.StringIO(data.decode("utf-8-sig"))):
         # "II Samuel" is 2samuel.
         first, _, rest = row["Book"].lower().partition(" ")

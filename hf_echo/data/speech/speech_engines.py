@@ -202,6 +202,7 @@ def _festival(text: str, voice: str, speed: float, pitch: float) -> bytes:
 
 @cache
 def _festival_voices() -> dict[str, list[str]]:
+    """{language: voices of Festival that are installed}."""
     listed = " ".join(_lines("festival", "--batch", "(print (voice.list))")).strip("() \n").split()
     voices: dict[str, list[str]] = {}
     for name, (lang, _, _) in FESTIVAL.items():

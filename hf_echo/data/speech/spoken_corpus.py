@@ -143,6 +143,7 @@ def _pools(engines: Sequence[Engine], plan: SpeechPlan) -> dict[str, dict[str, l
 
 
 def _refuse_voice(unknown: str, engines: Sequence[Engine], measure: bool) -> None:
+    """Raises ValueError with the reason why a voice cannot be used."""
     reason = "no installed engine has it"
     for engine in engines:
         for voices in engine.voices(not measure).values():

@@ -107,6 +107,7 @@ def _drawn(sentences: Sequence[Sentence], number: int, seed: int) -> set[Sentenc
 
 
 def _is_plain(text: str) -> bool:
+    """Whether a sentence can be read aloud: three words or more, mostly letters, no code."""
     letters = sum(character.isalpha() for character in text)
     return bool(
         PLAIN.fullmatch(text)

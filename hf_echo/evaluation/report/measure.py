@@ -144,6 +144,7 @@ def _naming(file: str, label: str) -> Iterator[None]:
 
 
 def _described(table: NwayTable, target_lang: str) -> dict[str, Any]:
+    """What a report says about an n-way table: languages, sentences, hard negatives."""
     return {
         "file": table.file,
         "languages": list(table.texts),

@@ -116,6 +116,7 @@ def _overview(measured: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _searches(measured: dict[str, Any]) -> list[dict[str, Any]]:
+    """A section for each data set of similarity search: error rates by language and by group."""
     parts = []
     for name, tables in measured["xsim"].items():
         grids = {"Error rate in percent by language": _side_by_side(tables)}
@@ -126,6 +127,7 @@ def _searches(measured: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _maps(maps: Mapping[str, Any], main: str) -> dict[str, Any]:
+    """The section of maps of translations among hard negatives, a map for each model."""
     method = next(iter(maps.values()))["method"]
     text = (
         f"{method} of sentences in all languages. Colours: three sentences with their translations (dots), the "
@@ -151,6 +153,7 @@ def _probes(topics: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _geometry(measured: dict[str, Any]) -> dict[str, Any]:
+    """The section on the geometry of the embeddings, with the curves of singular values."""
     labels = [model["label"] for model in measured["models"]]
     colours = dict(zip(labels, COLOURS * len(labels)))
     rows = []
@@ -354,6 +357,8 @@ def _map(label: str, content: Mapping[str, Any]) -> str:
 
 
 def _curves(curves: Mapping[str, Sequence[float]], colours: Mapping[str, str]) -> str:
+    """The singular values of each model on a logarithmic scale, as SVG."""
+
     def draw(axis: Any) -> None:
         for label, values in curves.items():
             shown = [value for value in values if value > 1e-7]  # smaller ones are rounding error

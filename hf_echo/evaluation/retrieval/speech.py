@@ -162,6 +162,8 @@ def _recording(number: int, row: Mapping[str, Any]) -> dict[str, Any]:
 def _average(
     table: Sequence[dict[str, Any]], measures: Sequence[str], *, heard: bool
 ) -> dict[str, Any] | None:
+    """The average over the lines that were heard, or over those that were read; None without
+    any."""
     lines = [line for line in table if line["heard"] is heard]
     average = Table(lines).with_average(measures).average or {}
     average.pop("lang", None)

@@ -143,6 +143,8 @@ def _of_text(tokenizer: Any, encoding: Any, states: np.ndarray) -> TokenStates:
 
 
 def _encodings(tokenizer: Any, texts: list[str], lang: Any) -> list:
+    """The encodings of texts with the characters of each token; raises ValueError for a slow
+    tokenizer."""
     options = {"lang": lang} if hasattr(tokenizer, "with_prompts") else {}
     encodings = tokenizer(texts, return_offsets_mapping=True, verbose=False, **options).encodings
     if encodings is None:

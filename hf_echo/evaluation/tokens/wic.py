@@ -151,6 +151,7 @@ def _word_pairs(
 
 
 def _checked(row: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """The columns of a row of word in context, checked; the label as bool."""
     if row["label"] not in (0, 1):
         raise ValueError(f"{where}: label {row['label']!r} is not 0 or 1 (True or False)")
     for name in ("start1", "end1", "start2", "end2"):

@@ -31,6 +31,7 @@ _GROUPS = [
 
 
 def _groups_of_names() -> dict[str, tuple[str, ...]]:
+    """Name -> the names that may stand in its place; the first group that has it counts."""
     groups: dict[str, tuple[str, ...]] = {}
     for names in _GROUPS:
         group = tuple(dict.fromkeys(names))
@@ -268,6 +269,7 @@ def _cased_pronoun(s: Sentence, k: int, new: str) -> str:
 
 
 def _male_to_female(s: Sentence) -> Edits:
+    """ "he" becomes "she", and "his" becomes "her", or "hers" where no noun follows."""
     edits = _mapped(s, _HE_SHE)
     for k, low in enumerate(s.low):
         if low == "his":

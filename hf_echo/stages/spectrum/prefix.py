@@ -61,6 +61,8 @@ class PrefixTrainer(SpectrumTrainer):
     def document(
         self, row: dict[str, Any], vectors: torch.Tensor, rng: np.random.Generator
     ) -> PackedDocument:
+        """A document that the decoder rebuilds whole, or continues from a sentence drawn at
+        random."""
         sentences = [ids.tolist() for ids in row["sentences"]]
         if rng.random() < self.args.autoencode_fraction:
             return self.packed(vectors, sentences, REBUILD)

@@ -33,6 +33,7 @@ class SentencesTrainer(SpectrumTrainer):
     def document(
         self, row: dict[str, Any], vectors: torch.Tensor, rng: np.random.Generator
     ) -> PackedDocument:
+        """A document of which each sentence is written from the vectors before it."""
         sentences = [ids.tolist() for ids in row["sentences"]]
         segments = sentence_segments(
             sentences, self.spectrum.prompt_ids, self.spectrum.decoder.eos_token_id

@@ -55,6 +55,8 @@ class TasksTrainer(SpectrumTrainer):
     def document(
         self, row: dict[str, Any], vectors: torch.Tensor, rng: np.random.Generator
     ) -> PackedDocument:
+        """The question behind the vectors of its document, and the answer that the decoder
+        writes."""
         prompt = draw_prompt(row, rng)
         start = [self.spectrum.start_token_id, *written_prompt(prompt, self.tokenizer)]
         target = [*self.tokenizer.text_ids([prompt.target])[0], self.spectrum.decoder.eos_token_id]
@@ -63,6 +65,7 @@ class TasksTrainer(SpectrumTrainer):
         return PackedDocument(vectors, prefix=len(vectors), segments=[segment])
 
     def batch_lengths(self) -> np.ndarray:
+        """(rows,) vectors and tokens of each row, by which batches are filled."""
         tasks = self.train_dataset.tasks
         texts = []
         for question, choices, answer in zip(tasks["question"], tasks["choices"], tasks["answer"]):

@@ -18,6 +18,7 @@ IDS = torch.tensor([[0, 5, 6, 7, 8, 9, 2], [0, 11, 12, 13, 14, 2, 1]])
 
 
 def encoder(kind: str, layers: int = 2, **options) -> EchoEncoder:
+    """An encoder on a small backbone with random weights, large enough for outputs to differ."""
     torch.manual_seed(0)
     extra = {"layer_types": ["full_attention"] * layers} if kind == "gemma3_text" else {}
     config = EchoConfig(

@@ -164,6 +164,7 @@ class Formulas:
         return projected.unflatten(-1, (HEADS, -1)).transpose(0, 1)
 
     def relative_attention(self, x, block):
+        """Attention of a Conformer with relative positions, query by query."""
         query, key, value = (self.heads(x, f"{block}.self_attn.{part}_proj") for part in "qkv")
         content_bias = self.weights[f"{block}.self_attn.sdpa.u_bias"]
         distance_bias = self.weights[f"{block}.self_attn.sdpa.v_bias"]
@@ -178,6 +179,7 @@ class Formulas:
         return self.linear(torch.stack(rows), f"{block}.self_attn.output_proj")
 
     def convolution(self, x, block):
+        """The convolution block of a Conformer: gate, depthwise kernel, batch norm, SiLU."""
         w = self.weights
         gated = F.glu(F.linear(x, w[f"{block}.conv.pointwise_conv1.weight"][:, :, 0]))
         kernel = w[f"{block}.conv.depthwise_conv.weight"]

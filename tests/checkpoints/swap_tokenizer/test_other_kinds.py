@@ -83,6 +83,7 @@ class Swap(NamedTuple):
 
 @pytest.fixture(params=permutations(KINDS, 2), ids="-".join)
 def swap(request, tokenizers) -> Swap:
+    """Two tokenizers of different kinds, and the match of their tokens."""
     old_kind, new_kind = request.param
     old = tokenizers[old_kind]
     new = tokenizers[new_kind]

@@ -42,6 +42,7 @@ def cluster(tmp_path_factory):
 
 @pytest.fixture
 def recipe(tmp_path):
+    """A data recipe on 3,000 pairs with repeated sources and targets."""
     langs = ("fra_Latn", "deu_Latn", "spa_Latn")
     rows = []
     # Sources and targets repeat with different periods; every fortieth target is longer.

@@ -144,6 +144,7 @@ def test_lines_end_at_line_feeds_alone():
 
 
 def packed_tar(files: dict[str, bytes], mode: str) -> bytes:
+    """A tar archive of files."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode=mode) as archive:
         for name, data in files.items():

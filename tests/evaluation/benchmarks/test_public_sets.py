@@ -23,6 +23,7 @@ def cache(tmp_path, monkeypatch):
 
 
 def write(folder: Path, name: str, rows: list[dict] | str) -> Path:
+    """Write rows as the kind of file that the name says."""
     file = folder / name
     file.parent.mkdir(parents=True, exist_ok=True)
     if isinstance(rows, str):

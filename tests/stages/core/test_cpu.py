@@ -35,6 +35,7 @@ def seen(monkeypatch):
 
 
 def encode(encoder, mask, autocast):
+    """(embeddings, gradient of a weight) of a batch."""
     encoder.zero_grad()
     with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
         out = encoder(

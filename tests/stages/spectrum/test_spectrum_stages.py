@@ -129,6 +129,8 @@ def predictions(recipe, caught):
 
     @torch.no_grad()
     def compute(objective: str):
+        """(loss of the trainer, predictions, vectors, document and key of each vector) of five
+        documents."""
         trainer = caught(recipe("loss", "spectrum_tower", objective=objective))
         model = trainer.model.eval()
         # Weights large enough for predictions to differ.

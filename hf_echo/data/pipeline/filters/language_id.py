@@ -54,6 +54,7 @@ class LanguageId(Checked):
     min_script: float = setting("minimum share of letters in the label's script", 0.3)
 
     def keep(self, table: pa.Table) -> np.ndarray:
+        """(rows,) bool: the text is in its language, on the sides that are checked."""
         keep = np.ones(len(table), bool)
         for side in SIDES:
             if self.sides in (side, "both"):

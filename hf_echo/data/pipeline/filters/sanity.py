@@ -35,6 +35,7 @@ class TextSanity(Checked):
     )
 
     def keep(self, table: pa.Table) -> np.ndarray:
+        """(rows,) bool: both sides are text of a possible length, and not the same text."""
         keep = np.ones(len(table), bool)
         for side in SIDES:
             lengths = pc.fill_null(pc.utf8_length(table[side]), 0).to_numpy()
@@ -43,6 +44,7 @@ class TextSanity(Checked):
         return keep & (np.array(source, object) != np.array(target, object))
 
     def _is_text(self, texts: pa.ChunkedArray, langs: pa.ChunkedArray) -> np.ndarray:
+        """(texts,) bool: enough of what is printed are letters; formulas and code need none."""
         points, offsets = code_points(texts)
         # Letters are compared with all that is printed, links and placeholders included.
         ink = count_by_row(~is_kind(points, r"\s"), offsets)

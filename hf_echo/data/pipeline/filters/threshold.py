@@ -133,6 +133,7 @@ def calibrate(
 
 
 def _read(path: Path) -> Any:
+    """{direction: [mean, deviation]} of a file of `hf-echo data calibrate`, checked."""
     if not path.exists():
         raise ValueError(
             f"calibrated: no file {path}; `hf-echo data calibrate DEV --model M --out {path}` writes it"

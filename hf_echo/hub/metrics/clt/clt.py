@@ -36,6 +36,7 @@ class Clt(evaluate.Metric):
     with "accuracies", of one accuracy a language."""
 
     def _info(self) -> evaluate.MetricInfo:
+        """What the metric takes: accuracies by language, or predictions with their labels."""
         if self.config_name not in ("default", "accuracies"):
             raise ValueError(
                 f"configuration {self.config_name!r}: it must be 'default' or 'accuracies'"
@@ -100,6 +101,7 @@ def _given_accuracies(accuracies: list[float], languages: list[str]) -> dict[str
 def _label_accuracies(
     predictions: list[int | str], references: list[int | str], languages: list[str]
 ) -> dict[str, float]:
+    """{language: share of its predictions that equal their reference}."""
     hits: dict[str, list[bool]] = {}
     for prediction, reference, language in zip(predictions, references, languages):
         hits.setdefault(language, []).append(prediction == reference)

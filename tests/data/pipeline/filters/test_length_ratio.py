@@ -16,6 +16,7 @@ def corpus(rows):
     lengths of language l are FACTOR[l] times a common one, with noise."""
 
     def make(n, source_lang, target_lang="eng_Latn", seed=0):
+        """Pairs whose lengths differ by the factor of their languages, and by chance."""
         rng = np.random.default_rng(seed)
         common = np.exp(rng.uniform(np.log(20), np.log(300), n))
         source_lengths = common * FACTOR[source_lang] * np.exp(rng.normal(0, 0.15, n))
