@@ -181,8 +181,9 @@ def with_table(page: str, machines: Sequence[Mapping[str, Any]]) -> str:
     return page
 
 
-def read_machines(folder: Path = MACHINES) -> list[dict[str, Any]]:
-    return [read_json(file) for file in sorted(folder.glob("*.json"))]
+def read_machines() -> list[dict[str, Any]]:
+    """What was measured on each machine."""
+    return [read_json(file) for file in sorted(MACHINES.glob("*.json"))]
 
 
 def measure(threads: int, options: Sequence[str]) -> dict[str, float]:

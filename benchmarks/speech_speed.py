@@ -64,8 +64,9 @@ def clock() -> float:
     return time.process_time() if torch.get_num_threads() == 1 else time.perf_counter()
 
 
-def recordings(rows: int, seed: int = 0) -> list[np.ndarray]:
-    rng = np.random.default_rng(seed)
+def recordings(rows: int) -> list[np.ndarray]:
+    """Noise of 1 to 25 seconds, in lengths as spoken sentences have them."""
+    rng = np.random.default_rng(0)
     seconds = np.clip(np.exp(rng.normal(1.4, 0.7, size=rows)), 1, 25)
     return [rng.normal(size=int(s * RATE)).astype(np.float32) / 10 for s in seconds]
 

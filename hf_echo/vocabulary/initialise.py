@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 Method = Literal["mean", "focus", "random"]
 TEXTS = 65_536  # texts tokenized at a time
+FOCUS_ROWS = 256  # new tokens that are compared with all shared ones at a time
 
 
 @dataclass
@@ -116,11 +117,7 @@ def of_pieces(old: torch.Tensor, pieces: list[list[int]]) -> torch.Tensor:
 
 
 def focus(
-    anchors: torch.Tensor,
-    anchor_auxiliary: torch.Tensor,
-    auxiliary: torch.Tensor,
-    *,
-    chunk: int = 256,
+    anchors: torch.Tensor, anchor_auxiliary: torch.Tensor, auxiliary: torch.Tensor
 ) -> torch.Tensor:
     """FOCUS: convex combinations of the anchors' rows for similar tokens (Dobler and de Melo 2023).
 
@@ -133,13 +130,11 @@ def focus(
     keys = F.normalize(anchor_auxiliary, dim=1).to(anchors.device)
     queries = F.normalize(auxiliary, dim=1).to(anchors.device)
     out = anchors.new_empty(len(queries), anchors.shape[1])
-    for start in tqdm(
-        range(0, len(queries), chunk), desc="FOCUS", disable=len(queries) <= 8 * chunk
-    ):
-        weights, index = sparsemax(queries[start : start + chunk] @ keys.T)
-        out[start : start + chunk] = F.embedding_bag(
-            index, anchors, per_sample_weights=weights, mode="sum"
-        )
+    starts = range(0, len(queries), FOCUS_ROWS)
+    for start in tqdm(starts, desc="FOCUS", disable=len(starts) <= 8):
+        rows = slice(start, start + FOCUS_ROWS)
+        weights, index = sparsemax(queries[rows] @ keys.T)
+        out[rows] = F.embedding_bag(index, anchors, per_sample_weights=weights, mode="sum")
     return out
 
 

@@ -134,7 +134,7 @@ def test_losses_by_blocks_are_those_of_all_rows(cached_trainer, stage, monkeypat
     embeddings = torch.randn(size, dtype=torch.double, generator=generator).requires_grad_()
 
     def loss_in_blocks(rows: int) -> tuple[torch.Tensor, torch.Tensor]:
-        monkeypatch.setattr(loss_blocks.loss_by_blocks, "__defaults__", (rows,))
+        monkeypatch.setattr(loss_blocks, "BLOCK", rows)
         total = weighted(*trainer.losses_of_embeddings(embeddings, batch))
         (gradient,) = torch.autograd.grad(total, embeddings)
         return total, gradient

@@ -124,13 +124,15 @@ class Label(NamedTuple):
     share: float | None  # its share of the sample
 
 
+MINIMUM_SHARE = 0.5  # a smaller majority of predictions changes nothing
+
+
 def label_of(
     texts: Sequence[str],
     declared: str | None,
     lid: LanguageId | None = None,
     *,
     contradicts: Contradicts | None = None,
-    minimum_share: float = 0.5,
 ) -> Label:
     """Determine the language code of texts in one language.
 
@@ -139,7 +141,6 @@ def label_of(
         lid: predicts a code for each text, or None if it cannot.
         contradicts: whether a prediction contradicts a declared code; None: every other language
             does.
-        minimum_share: a smaller majority changes nothing.
     """
     language, declared_script = split_code(declared)
     script = script_of(texts) or declared_script
@@ -150,7 +151,7 @@ def label_of(
         votes = Counter(lid(list(texts)))
         predicted, count = min(votes.items(), key=lambda item: (-item[1], str(item[0])))
         share = count / len(texts)
-        if predicted is not None and share >= minimum_share:
+        if predicted is not None and share >= MINIMUM_SHARE:
             predicted_language, _ = split_code(predicted)
             predicted_script = next((name for name in ("Hans", "Hant") if name in predicted), None)
             # A prediction replaces the declared language only if it contradicts it.

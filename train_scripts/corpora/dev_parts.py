@@ -31,7 +31,7 @@ def read_bibles(corpora: Path, split: str) -> pd.DataFrame:
     return pd.concat([read(corpora, name, split=split) for name in BIBLES])
 
 
-def pairs_of_nway(table: pd.DataFrame, key: str, provenance: str = "primary") -> pd.DataFrame:
+def pairs_of_nway(table: pd.DataFrame, key: str) -> pd.DataFrame:
     """Rows (key, lang, text) -> X->eng pairs of equal key."""
     table = table[table.lang.isin(LANGUAGES)].rename(columns={key: "id"})[["id", "lang", "text"]]
     is_english = table.lang == ENGLISH
@@ -39,24 +39,23 @@ def pairs_of_nway(table: pd.DataFrame, key: str, provenance: str = "primary") ->
         table[is_english].drop_duplicates("id")[["id", "text"]].rename(columns={"text": "target"})
     )
     joined = table[~is_english].merge(english, on="id")
-    return schema(joined.text, joined.lang, joined.target, provenance)
+    return schema(joined.text, joined.lang, joined.target)
 
 
 def schema(
     source: Iterable[str],
     source_lang: Iterable[str],
     target: Iterable[str],
-    provenance: str = "primary",
 ) -> pd.DataFrame:
     """Pairs with English as a table of the parallel schema."""
     columns = {"source": list(source), "source_lang": list(source_lang), "target": list(target)}
-    return pd.DataFrame(columns | {"target_lang": ENGLISH, "provenance": provenance})
+    return pd.DataFrame(columns | {"target_lang": ENGLISH, "provenance": "primary"})
 
 
-def english_pairs(table: pd.DataFrame, provenance: str = "primary") -> pd.DataFrame:
+def english_pairs(table: pd.DataFrame) -> pd.DataFrame:
     """Rows src (English), tgt_lang, tgt -> X->eng pairs."""
     table = table[(table.src_lang == ENGLISH) & table.tgt_lang.isin(LANGUAGES)]
-    return schema(table.tgt, table.tgt_lang, table.src, provenance)
+    return schema(table.tgt, table.tgt_lang, table.src)
 
 
 def both_sides(pairs: pd.DataFrame) -> pd.DataFrame:

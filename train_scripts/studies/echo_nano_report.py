@@ -112,16 +112,14 @@ def by_group(table: pd.DataFrame, column: str = "cosine") -> dict[str, tuple[flo
     return means
 
 
-def by_length(
-    table: pd.DataFrame, languages: list[str], column: str = "cosine"
-) -> dict[str, tuple[float, int]]:
+def by_length(table: pd.DataFrame, languages: list[str]) -> dict[str, tuple[float, int]]:
     """{words: (percent wrong over all sentences of these languages, how many sentences)}."""
     table = table[table.lang.isin(languages)]
     errors = {}
     for name, ends in LENGTHS.items():
         part = table[table.words.between(*ends)]
         if len(part):
-            errors[name] = (100 * float(part[column].mean()), len(part))
+            errors[name] = (100 * float(part["cosine"].mean()), len(part))
     return errors
 
 

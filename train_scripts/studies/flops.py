@@ -141,7 +141,6 @@ def spectrum_flops(
     *,
     prompt: int = 1,
     sentence_tokens: int = 20,
-    prefix_tokens: int = 0,
     encoder: Stack = OMNISONAR,
     tower: Stack = SPECTRUM_TOWER,
     decoder: Stack = LLAMA_3B,
@@ -152,16 +151,14 @@ def spectrum_flops(
     Args:
         prompt: tokens of the decoder's own prompt.
         sentence_tokens: tokens per sentence; the paper assumes 20.
-        prefix_tokens: tokens that the encoder's layout adds to each sentence (CLS, language, end);
-            0 in the paper, about seven for Echo.
     """
     _positive(document=document, sentence_tokens=sentence_tokens)
     # The last sentence may be shorter.
     whole, rest = divmod(document, sentence_tokens)
-    read = whole * encoder_flops(encoder, sentence_tokens + prefix_tokens)
+    read = whole * encoder_flops(encoder, sentence_tokens)
     sentences = whole
     if rest:
-        read += encoder_flops(encoder, rest + prefix_tokens)
+        read += encoder_flops(encoder, rest)
         sentences += 1
     parts = {
         "encoder": read,
@@ -191,14 +188,12 @@ def cost_grid(
     outputs: Sequence[int] = OUTPUTS,
     *,
     baseline: Stack = LLAMA_3B,
-    prompt: int = 1,
-    **spectrum: Any,
 ) -> CostGrid:
     """Compute the heat map of OS Figure 8: FLOPs by document length and output length, both in
     tokens.
 
     The decoder-only model reads prompt and document in its context, so each generated token attends
-    to all of it. `spectrum`: arguments of `spectrum_flops`.
+    to all of it.
     """
     shape = (len(documents), len(outputs))
     ours = np.zeros(shape)
@@ -206,8 +201,8 @@ def cost_grid(
     for place in np.ndindex(shape):
         document = documents[place[0]]
         output = outputs[place[1]]
-        ours[place] = spectrum_flops(document, output, prompt=prompt, **spectrum)["total"]
-        theirs[place] = decoder_flops(baseline, output, prompt=prompt + document)
+        ours[place] = spectrum_flops(document, output)["total"]
+        theirs[place] = decoder_flops(baseline, output, prompt=1 + document)
     return CostGrid(theirs / ours, ours, theirs)
 
 

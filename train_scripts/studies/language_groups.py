@@ -83,7 +83,6 @@ def growing(groups: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
 def group_table(
     by_step: Mapping[str, Mapping[str, float]],
     groups: Mapping[str, Sequence[str]],
-    measure: str = "xsim",
 ) -> Table:
     """Table of OS Figure 4: one row per training step, one column per group
     (mean over its languages) and "All".
@@ -102,7 +101,7 @@ def group_table(
         means = errors.groupby(group_of).mean()
         in_order = {name: float(means[name]) for name in groups if name in means}
         rows.append({"trained on": step, **in_order, "All": float(errors.mean())})
-    return Table(rows, notes={"measure": measure})
+    return Table(rows, notes={"measure": "xsim"})
 
 
 def training_sizes(recipe: Path, overrides: Mapping[str, Any]) -> dict[str, int]:

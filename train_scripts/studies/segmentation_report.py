@@ -122,10 +122,8 @@ def round_trip_bleu(
     paragraphs: Mapping[str, Sequence[str]],
     segment: Segment,
     translate: Callable[[list[str], str, str], Sequence[str]],
-    *,
-    pivot: str = ENGLISH,
 ) -> Table:
-    """BLEU of paragraphs after segmentation, translation to the pivot and back, and joining
+    """BLEU of paragraphs after segmentation, translation to English and back, and joining
     (OS A.1).
 
     Args:
@@ -137,19 +135,19 @@ def round_trip_bleu(
             the mean BLEU.
 
     Raises:
-        ValueError: no paragraphs, the pivot among the languages, a translator that loses lines.
+        ValueError: no paragraphs, English among the languages, a translator that loses lines.
     """
-    if not paragraphs or pivot in paragraphs:
+    if not paragraphs or ENGLISH in paragraphs:
         languages = ", ".join(paragraphs) or "none"
         raise ValueError(
-            f"a round trip through {pivot} needs paragraphs in other languages only, got {languages}"
+            f"a round trip through {ENGLISH} needs paragraphs in other languages only, got {languages}"
         )
     rows = []
     for lang, texts in paragraphs.items():
         pieces = [trimmed(of_text) for of_text in segment(texts, lang)]
         sentences = list(chain.from_iterable(pieces))
-        pivot_sentences = _same_number(translate(sentences, lang, pivot), sentences, pivot)
-        returned = _same_number(translate(pivot_sentences, pivot, lang), sentences, lang)
+        english = _same_number(translate(sentences, lang, ENGLISH), sentences, ENGLISH)
+        returned = _same_number(translate(english, ENGLISH, lang), sentences, lang)
         joined = []
         remaining = iter(returned)
         for of_text in pieces:

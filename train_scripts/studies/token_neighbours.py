@@ -31,31 +31,30 @@ def token_neighbours(
     tokenizer: Any,
     rows: Iterable[Mapping[str, Any]],
     *,
-    query_lang: str = ENGLISH,
     query_sentences: int = 250,
     tokens_each: int = 3,
     k: int = 5,
     seed: int = 0,
 ) -> dict[str, float]:
-    """Kinds of nearest neighbours (by cosine) of random tokens of one language among all tokens,
-    last layer.
+    """Kinds of nearest neighbours (by cosine) of random English tokens among all tokens, last
+    layer.
 
-    The queries are `tokens_each` random tokens of each of the first `query_sentences` sentences in
-    `query_lang`. The states of all tokens are in memory. Texts longer than the model's limit are
-    left out.
+    The queries are `tokens_each` random tokens of each of the first `query_sentences` English
+    sentences. The states of all tokens are in memory. Texts longer than the model's limit are left
+    out.
 
     Returns:
         Percent of all neighbours by `KINDS`; the first four sum to 100, and `same_token` are those
         of `same_language` with the query's vocabulary id. Numbers of queries and of tokens (pool).
 
     Raises:
-        ValueError: a second row for one id and language, no sentence in `query_lang` or in another
+        ValueError: a second row for one id and language, no English sentence or none in another
             language, k tokens or fewer.
     """
     texts = texts_by_language(rows)
-    if query_lang not in texts or len(texts) < 2:
+    if ENGLISH not in texts or len(texts) < 2:
         raise ValueError(
-            f"give sentences in {query_lang!r} and in another language; found {', '.join(texts)}"
+            f"give sentences in {ENGLISH!r} and in another language; found {', '.join(texts)}"
         )
     keys: list[Hashable] = []
     langs: list[str] = []
@@ -66,7 +65,7 @@ def token_neighbours(
         sentences += of_language.values()
     key_numbers, _ = pd.factorize(pd.Series(keys))
     lang_numbers, _ = pd.factorize(pd.Series(langs))
-    query_keys = list(texts[query_lang])[:query_sentences]
+    query_keys = list(texts[ENGLISH])[:query_sentences]
     rng = np.random.default_rng(seed)
     states = []  # (tokens, d) of each sentence
     facts = []  # (tokens, 3): numbers of id, language and token
@@ -81,7 +80,7 @@ def token_neighbours(
         key_column = np.full(count, key_numbers[place])
         lang_column = np.full(count, lang_numbers[place])
         facts.append(np.stack([key_column, lang_column, of_sentence.ids], axis=1))
-        if langs[place] == query_lang and keys[place] in query_keys:
+        if langs[place] == ENGLISH and keys[place] in query_keys:
             drawn = rng.choice(count, min(tokens_each, count), replace=False)
             queries.extend(pool + np.sort(drawn))
         pool += count

@@ -134,19 +134,19 @@ def speech_spans(
 
 
 def shas_pieces(
-    speech: np.ndarray, frame: float, *, longest: float = LONGEST, shortest: float = SHORTEST
+    speech: np.ndarray, frame: float, *, longest: float = LONGEST
 ) -> list[tuple[int, int]]:
     """(start, end) in frames of pieces of at most `longest` seconds, trimmed to speech; none
     without speech.
 
     `speech` is the (frames,) probability of speech in frames of `frame` seconds.
     """
-    if longest < 2 * shortest:
+    if longest < 2 * SHORTEST:
         raise ValueError(
-            f"longest={longest:g} s is under {2 * shortest:g} s, twice the shortest piece"
+            f"longest={longest:g} s is under {2 * SHORTEST:g} s, twice the shortest piece"
         )
     most = max(int(longest / frame), 2)
-    least = max(int(shortest / frame), 1)
+    least = max(int(SHORTEST / frame), 1)
     pieces = []
     waiting = [(0, len(speech))]
     while waiting:

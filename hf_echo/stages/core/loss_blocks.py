@@ -16,17 +16,17 @@ BLOCK = 2048  # rows
 
 
 def loss_by_blocks(
-    loss_of_rows: Callable[[slice], dict[str, torch.Tensor]], rows: int, block: int = BLOCK
+    loss_of_rows: Callable[[slice], dict[str, torch.Tensor]], rows: int
 ) -> dict[str, torch.Tensor]:
     """Named means over `rows` rows, from a function that gives those of a slice of them.
 
     With more than one block, the backward pass computes each block again.
     """
-    if rows <= block:
+    if rows <= BLOCK:
         return loss_of_rows(slice(0, rows))
     totals: dict[str, torch.Tensor] = {}
-    for start in range(0, rows, block):
-        part = slice(start, min(start + block, rows))
+    for start in range(0, rows, BLOCK):
+        part = slice(start, min(start + BLOCK, rows))
         losses = checkpoint(loss_of_rows, part, use_reentrant=False)
         for name, loss in losses.items():
             weighted = loss * ((part.stop - part.start) / rows)
