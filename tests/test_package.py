@@ -359,16 +359,28 @@ def test_import_loads_no_part_that_a_program_may_not_need(plain_import):
 
 
 @pytest.fixture(scope="module")
-def loaded_for_a_stage() -> set[str]:
-    """The package's modules that a contrastive stage loads, beside those of `import hf_echo`."""
+def modules_of_a_process() -> dict[str, set[str]]:
+    """The package's modules after `import hf_echo`, then after that of the contrastive stage, then
+    after a recipe of it was read."""
     code = """
         import json, sys
+        modules = {}
         import hf_echo
-        registered = {name for name in sys.modules if name.startswith("hf_echo.")}
+        modules["package"] = [name for name in sys.modules if name.startswith("hf_echo.")]
         import hf_echo.stages.contrastive
-        loaded = {name for name in sys.modules if name.startswith("hf_echo.")}
-        print(json.dumps(sorted(loaded - registered)))"""
-    return set(json.loads(python("-c", code)))
+        modules["stage"] = [name for name in sys.modules if name.startswith("hf_echo.")]
+        from hf_echo.steps.recipe import find_recipes, read_recipe
+        read_recipe(find_recipes("nano/2_contrastive")[0])
+        modules["recipe"] = [name for name in sys.modules if name.startswith("hf_echo.")]
+        print(json.dumps(modules))"""
+    modules = json.loads(python("-c", code))
+    return {name: set(loaded) for name, loaded in modules.items()}
+
+
+@pytest.fixture(scope="module")
+def loaded_for_a_stage(modules_of_a_process) -> set[str]:
+    """What a contrastive stage loads, beside the models that `import hf_echo` registers."""
+    return modules_of_a_process["stage"] - modules_of_a_process["package"]
 
 
 # What a contrastive stage has no need of, or opens when it reads a file or measures a dev set.
@@ -411,8 +423,16 @@ def test_rooms_that_a_stage_does_not_use_exist():
 
 
 def test_a_stage_loads_few_files(loaded_for_a_stage):
-    """Beside the models that `import hf_echo` registers."""
     assert 30 < len(loaded_for_a_stage) <= 60
+
+
+def test_a_recipe_opens_its_own_stage_alone(modules_of_a_process):
+    opened = {
+        name
+        for name in modules_of_a_process["recipe"]
+        if name.startswith("hf_echo.stages.") and not name.startswith("hf_echo.stages.core")
+    }
+    assert opened == {"hf_echo.stages.contrastive"}
 
 
 def test_encoding_a_file_loads_no_library_that_it_does_not_use(plain_import):

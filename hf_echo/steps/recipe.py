@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ import torch
 from ..languages import language
 from ..modeling.precision_echo import bf16_is_faster
 from ..stages.core.adapter import read_adapter_settings
-from ..stages.core.arguments import DataArguments, ModelArguments
+from ..stages.core.arguments import OF_SOME_STAGES, DataArguments, ModelArguments
 from ..stages.core.stage import Stage
 from ..utils.did_you_mean import did_you_mean
 from ..utils.recipe_yaml import parse_overrides as parse_overrides
@@ -212,23 +211,19 @@ def read_training(path: Path, values: Mapping[str, Any]) -> Training:
 
 def training_fields(stage: str) -> set[str]:
     """The fields that a recipe of the stage may have, and that it reads."""
-    kinds = (ModelArguments, DataArguments, stage_named(stage).config)
-    return {name for kind in kinds for name in fields_of(kind)} - _of_some_stages() | set(
-        stage_named(stage).reads
-    )
-
-
-@lru_cache(maxsize=1)
-def _of_some_stages() -> frozenset[str]:
-    """Fields of the data that only the stages read which name them."""
-    return frozenset(name for stage in STAGES for name in stage_named(stage).reads)
+    names: set[str] = set()
+    for kind in (ModelArguments, DataArguments, stage_named(stage).config):
+        names.update(fields_of(kind))
+    return names - OF_SOME_STAGES | set(stage_named(stage).reads)
 
 
 def check_is_read(path: Path, stage: str, values: Mapping[str, Any]) -> None:
     """Raises ValueError for a field of the data that would change nothing in this stage."""
     defaults = DataArguments()
-    for name in sorted((_of_some_stages() - set(stage_named(stage).reads)) & set(values)):
+    unread = OF_SOME_STAGES - set(stage_named(stage).reads)
+    for name in sorted(unread & set(values)):
         if values[name] != getattr(defaults, name):
+            # Other stages are opened for this message alone.
             readers = ", ".join(other for other in STAGES if name in stage_named(other).reads)
             raise ValueError(
                 f"{path}: stage {stage!r} does not read {name}; stages that read it: {readers}"

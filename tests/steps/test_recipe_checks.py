@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from transformers import BertConfig
 
 from hf_echo.modeling import EchoForTranslation
+from hf_echo.stages.core.arguments import OF_SOME_STAGES
 from hf_echo.steps.dry_run import dry_run
 from hf_echo.steps.recipe import check_overrides, find_recipes, known_overrides, read_recipe
 from hf_echo.steps.run import describe_journey
@@ -23,6 +24,11 @@ from hf_echo.steps.table import STAGES, stage_named
 from hf_echo.steps.training import train_recipe
 
 from ..toy import SHAPE
+
+
+def test_fields_of_some_stages_are_those_that_a_stage_names():
+    named = {field for stage in STAGES for field in stage_named(stage).reads}
+    assert named == OF_SOME_STAGES
 
 
 @pytest.mark.parametrize(
@@ -135,7 +141,7 @@ from ..toy import SHAPE
 )
 def test_wrong_values_are_named_before_data_are_read(recipe, monkeypatch, values, message):
     monkeypatch.setattr(
-        "hf_echo.stages.core.text_pairs.load_parallel", lambda *_: pytest.fail("data were read")
+        "hf_echo.data.load_parallel", lambda *_: pytest.fail("data were read")
     )
     path = recipe(**values)
     for command in (train_recipe, dry_run):

@@ -80,3 +80,21 @@ class DataArguments:
         "sample source languages by (n / N) ** temperature (OS: 0.6)", None, least=0
     )
     cache_dir: str = setting("tokenized data and guide embeddings", "outputs/cache")
+
+
+# Fields of the data that only those stages read which name them in `Stage.reads`; a recipe of
+# another stage that sets one is refused.
+OF_SOME_STAGES = frozenset(
+    {
+        "base_languages_of",
+        "cache_embeddings",
+        "english_rows",
+        "guide",
+        "live_teacher",
+        "rule_negatives",
+        "rule_negatives_limit",
+        "teacher",
+        "teacher_xsimpp",
+        "temperature",
+    }
+)
