@@ -126,31 +126,54 @@ FIELDS = [
 ]
 
 
-def test_servers_find_the_fields_that_they_read(exported):
-    folder = exported["bert"][1]
-    for reader, file, field, value in FIELDS:
-        content = json.loads((folder / file).read_text(encoding="utf-8"))
-        assert field in content and value in (None, content[field]), (
-            f"{reader} reads {field} of {file}"
-        )
-    modules = json.loads((folder / "modules.json").read_text())
-    # vLLM (get_pooling_config, try_get_dense_modules) and llama.cpp compare with these names.
+@pytest.mark.parametrize(("reader", "file", "field", "value"), FIELDS)
+def test_servers_find_the_fields_that_they_read(exported, reader, file, field, value):
+    content = json.loads((exported["bert"][1] / file).read_text(encoding="utf-8"))
+
+    assert field in content
+    if value is not None:
+        assert content[field] == value
+
+
+def test_modules_have_the_names_that_servers_compare_with(exported):
+    """vLLM in get_pooling_config and try_get_dense_modules, and llama.cpp."""
+    modules = json.loads((exported["bert"][1] / "modules.json").read_text())
+
     assert [module["type"] for module in modules] == [
-        f"sentence_transformers.models.{name}" for name in ("Transformer", "Pooling")
+        "sentence_transformers.models.Transformer",
+        "sentence_transformers.models.Pooling",
     ]
-    prompts = json.loads((folder / "config_sentence_transformers.json").read_text())["prompts"]
-    # TEI: texts only, no null
-    assert prompts == {
+
+
+def prompts_of(folder) -> dict[str, str]:
+    return json.loads((folder / "config_sentence_transformers.json").read_text())["prompts"]
+
+
+def test_prompts_are_texts(exported):
+    """TEI reads no null."""
+    assert prompts_of(exported["bert"][1]) == {
         "query": "query: ",
         "document": "",
         "passage": "passage: ",
     }
-    other = json.loads((exported["llama"][1] / "config_sentence_transformers.json").read_text())
-    assert (
-        other["prompts"]["query"] == other["prompts"]["unspecified"] == "Unspecified language:<SEP>"
-    )
-    assert json.loads((exported["llama"][1] / "config.json").read_text())["is_causal"] is False
-    assert not [file for one in exported.values() for file in one[1].rglob("*.py")]
+
+
+def test_prompts_of_languages_have_one_for_queries(exported):
+    prompts = prompts_of(exported["llama"][1])
+
+    assert prompts["query"] == "Unspecified language:<SEP>"
+    assert prompts["unspecified"] == "Unspecified language:<SEP>"
+
+
+def test_an_exported_llama_reads_in_both_directions(exported):
+    config = json.loads((exported["llama"][1] / "config.json").read_text())
+
+    assert config["is_causal"] is False
+
+
+def test_an_exported_model_needs_no_code_of_its_own(exported):
+    for _, folder, _ in exported.values():
+        assert not list(folder.rglob("*.py"))
 
 
 @pytest.mark.parametrize("name", ["bert", "dense", "llama"])

@@ -97,27 +97,46 @@ def test_pooling_is_attention_over_real_frames(speech):
     assert output.pooler_output is output.sentence_embedding
 
 
-def test_every_way_in(speech, tmp_path):
+@pytest.fixture
+def saved_speech(speech, tmp_path):
+    """(folder of the saved model, audio, its embedding by the model in memory)"""
+    audio = noise(16000)
+    for part in speech:
+        part.save_pretrained(tmp_path)
+    return tmp_path, audio, embed(speech, [audio])[0]
+
+
+def test_the_auto_classes_open_a_speech_encoder(saved_speech):
+    folder, audio, expected = saved_speech
+
+    model = AutoModel.from_pretrained(folder).eval()
+    extractor = AutoFeatureExtractor.from_pretrained(folder)
+
+    assert type(model) is EchoSpeechEncoder
+    assert type(extractor) is EchoAudioFeatureExtractor
+    np.testing.assert_allclose(embed((model, extractor), [audio])[0], expected, atol=1e-6)
+
+
+def test_sentence_transformers_opens_a_speech_encoder(saved_speech):
+    """A file, an array, and an array with its rate give one embedding."""
     from sentence_transformers import SentenceTransformer
 
-    audio = noise(16000)
-    expected = embed(speech, [audio])[0]
-    speech[0].save_pretrained(tmp_path)
-    speech[1].save_pretrained(tmp_path)
-    soundfile.write(tmp_path / "a.wav", audio, RATE, subtype="FLOAT")
-    opened = (
-        AutoModel.from_pretrained(tmp_path).eval(),
-        AutoFeatureExtractor.from_pretrained(tmp_path),
-    )
-    assert [type(part) for part in opened] == [EchoSpeechEncoder, EchoAudioFeatureExtractor]
-    # The model in memory.
-    np.testing.assert_allclose(embed(opened, [audio])[0], expected, atol=1e-6)
-    model = SentenceTransformer(str(tmp_path), device="cpu")
+    folder, audio, expected = saved_speech
+    soundfile.write(folder / "a.wav", audio, RATE, subtype="FLOAT")
+    model = SentenceTransformer(str(folder), device="cpu")
+
+    inputs = [str(folder / "a.wav"), audio, {"array": audio, "sampling_rate": RATE}]
+    vectors = model.encode(inputs)
+
     assert model.get_embedding_dimension() == 24
-    inputs = [str(tmp_path / "a.wav"), audio, {"array": audio, "sampling_rate": RATE}]
-    np.testing.assert_allclose(model.encode(inputs), np.stack([expected] * 3), atol=1e-4)
-    assert (tmp_path / "modeling_echo_speech.py").exists()
-    assert (tmp_path / "feature_extraction_echo_speech.py").exists()
+    np.testing.assert_allclose(vectors, np.stack([expected] * 3), atol=1e-4)
+
+
+def test_a_speech_encoder_is_saved_with_its_code(saved_speech):
+    folder, _, _ = saved_speech
+
+    assert (folder / "modeling_echo_speech.py").exists()
+    assert (folder / "feature_extraction_echo_speech.py").exists()
 
 
 def test_a_long_file_takes_the_memory_of_its_mono_samples(tmp_path, monkeypatch):

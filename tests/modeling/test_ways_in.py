@@ -88,21 +88,36 @@ def opened_without_hf_echo(place: Path, name: str, **environment: str) -> dict[s
     return torch.load(result)
 
 
-def test_ways_agree(here):
-    """Training checkpoint and release hold one model;
-    AutoModel and SentenceTransformer agree on it."""
+def test_training_checkpoint_and_release_hold_one_model(here):
     assert here["training"].keys() == here["release"].keys()
     for way, result in here["training"].items():
         assert torch.equal(here["release"][way], result), way
+
+
+def test_embeddings_have_their_size(here):
+    assert here["training"]["size"] == 24
+    assert here["training"]["auto"].shape == (len(TEXTS), 24)
+
+
+@pytest.mark.parametrize("way", ["by name", "mixed"])
+def test_auto_model_agrees_with_sentence_transformers(here, way):
     results = here["training"]
-    assert results["pipeline"].all()
-    assert results["size"] == 24
-    assert results["auto"].shape == (len(TEXTS), 24)
-    for way in ("by name", "mixed"):
-        torch.testing.assert_close(results[way], results["auto"], atol=1e-5, rtol=0)
+    torch.testing.assert_close(results[way], results["auto"], atol=1e-5, rtol=0)
+
+
+def test_a_split_text_leaves_the_others_as_they_are(here):
+    results = here["training"]
     torch.testing.assert_close(results["split"][:-1], results["default"], atol=1e-5, rtol=0)
     assert results["split"].isfinite().all()
+
+
+def test_the_default_prompt_is_not_that_of_a_language(here):
+    results = here["training"]
     assert (results["default"] - results["auto"]).abs().max() > 1e-3
+
+
+def test_the_pipeline_translates_as_the_model(here):
+    assert here["training"]["pipeline"].all()
 
 
 def same(found, want, way) -> None:

@@ -58,17 +58,41 @@ def sized(request, tmp_path_factory):
 
 
 @pytest.mark.parametrize("saved", [False, True])
-def test_fixed_places(sized, saved):
-    size, reserved, *tokenizers = sized
+def test_a_tokenizer_has_the_size_that_was_asked_for(sized, saved):
+    size, _, *tokenizers = sized
     tokenizer = tokenizers[saved]
+
     assert len(tokenizer) == size
     assert max(tokenizer.get_vocab().values()) == size - 1
-    first_tokens = tokenizer.convert_ids_to_tokens(range(5 + reserved))
-    assert first_tokens == SPECIAL + [f"<reserved_{i}>" for i in range(reserved)]
-    assert tokenizer.convert_ids_to_tokens([5 + reserved, 5 + reserved + 255]) == ["!", "Ń"]
-    roles = ("cls", "bos", "sep", "eos", "pad")
-    assert [getattr(tokenizer, f"{role}_token_id") for role in roles] == [0, 1, 2, 3, 4]
     assert tokenizer.model_max_length == 77
+
+
+@pytest.mark.parametrize("saved", [False, True])
+def test_special_and_reserved_tokens_come_first(sized, saved):
+    _, reserved, *tokenizers = sized
+
+    first_tokens = tokenizers[saved].convert_ids_to_tokens(range(5 + reserved))
+
+    assert first_tokens == SPECIAL + [f"<reserved_{i}>" for i in range(reserved)]
+
+
+@pytest.mark.parametrize("saved", [False, True])
+def test_the_bytes_follow_the_reserved_tokens(sized, saved):
+    _, reserved, *tokenizers = sized
+    first_byte = 5 + reserved
+
+    tokens = tokenizers[saved].convert_ids_to_tokens([first_byte, first_byte + 255])
+
+    assert tokens == ["!", "Ń"]
+
+
+@pytest.mark.parametrize("saved", [False, True])
+def test_roles_have_the_first_ids(sized, saved):
+    _, _, *tokenizers = sized
+    tokenizer = tokenizers[saved]
+    roles = ("cls", "bos", "sep", "eos", "pad")
+
+    assert [getattr(tokenizer, f"{role}_token_id") for role in roles] == [0, 1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("saved", [False, True])
