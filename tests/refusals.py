@@ -22,11 +22,19 @@ def refusals(*rows, call=None, error=ValueError):
 
     @pytest.mark.parametrize("row", rows, ids=range(1, len(rows) + 1))
     def test(row, request):
-        *row, kind = row if isinstance(row[-1], type) else (*row, error)
-        *given, message = row
-        function = call or given.pop(0)
-        required = [p.name for p in signature(function).parameters.values() if p.default is p.empty]
-        fixtures = map(request.getfixturevalue, required[len(given) :])
-        refuses(message, function, *given, *fixtures, error=kind)
+        cells = list(row)
+        error_class = error
+        if isinstance(cells[-1], type):
+            error_class = cells.pop()
+        message = cells.pop()
+        function = call or cells.pop(0)
+
+        # What the row does not give, a fixture gives.
+        required = []
+        for parameter in signature(function).parameters.values():
+            if parameter.default is parameter.empty:
+                required.append(parameter.name)
+        fixtures = [request.getfixturevalue(name) for name in required[len(cells) :]]
+        refuses(message, function, *cells, *fixtures, error=error_class)
 
     return test

@@ -242,14 +242,15 @@ def search_rows(model: str, data: Path) -> dict[str, Any]:
     by_set: dict[tuple[str, str], dict[str, Any]] = {}
     lengths = []
     languages: dict[str, dict[str, float]] = {"everyday": {}, "flores": {}}
-    for (name, group, *rest), wrong in measure(model, data):
-        if len(rest) == 1:
-            languages[name][group] = wrong
+    for key, wrong in measure(model, data):
+        if key.part is None:  # a language by itself
+            languages[key.set_name][key.group] = wrong
             continue
-        row = by_set.setdefault((name, group), {"set": name, "group": group, "counted": rest[0]})
-        row[rest[1]] = wrong
-        if rest[0].endswith(" words"):
-            lengths.append({"group": group, "words": rest[0], "wrong": wrong})
+        start = {"set": key.set_name, "group": key.group, "counted": key.counted}
+        row = by_set.setdefault((key.set_name, key.group), start)
+        row[key.part] = wrong
+        if key.counted.endswith(" words"):
+            lengths.append({"group": key.group, "words": key.counted, "wrong": wrong})
     match: dict[str, Any] = {"rows": list(by_set.values()), "lengths": lengths}
     for name, errors in languages.items():
         match[f"{name}_languages"] = dict(sorted(errors.items()))

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 import yaml
@@ -46,8 +46,6 @@ SETS = {"everyday": 300, "flores": 99, "ntrex": 259, "wmt": 500}
 LENGTHS = {"1-5": (1, 5), "6-10": (6, 10), "11-20": (11, 20), "21+": (21, 10_000)}
 LEAST = 20  # sentences of a language that counts
 DIMENSIONS = (256, 128)  # of cut embeddings (`truncate_dim`)
-
-Key = tuple[str, ...]  # set, group or language, how many were counted, what was measured
 
 
 def in_order(ids: Iterable[Any]) -> list[Any]:
@@ -141,6 +139,16 @@ def loaded(name: str) -> Callable:
     return any_encoder(minilm_folder() if name == "minilm" else name)
 
 
+class Key(NamedTuple):
+    """What a figure is of: `group` is a group of languages or one language, `part` the vectors that
+    were compared, or the sentences of one length; None for a language by itself."""
+
+    set_name: str
+    group: str
+    counted: str
+    part: str | None = None
+
+
 def measure(folder: str, data: Path) -> Iterator[tuple[Key, float]]:
     """Yield the percent that is wrong by set and group, by length, by language."""
     for name, number in SETS.items():
@@ -149,17 +157,15 @@ def measure(folder: str, data: Path) -> Iterator[tuple[Key, float]]:
         table = search(encode, rows, number, cut=() if folder == "tfidf" else DIMENSIONS)
         for column in table.columns[3:]:
             for group, (wrong, count) in by_group(table, column).items():
-                yield (name, group, f"{count} languages", column), wrong
+                yield Key(name, group, f"{count} languages", column), wrong
         if name == "everyday":
             for group in ("12", "41", "all (104)"):
                 for words, (wrong, count) in by_length(table, GROUPS[group]).items():
-                    yield (name, group, f"{words} words", f"{count} sentences"), wrong
+                    yield Key(name, group, f"{words} words", f"{count} sentences"), wrong
         if name in ("everyday", "flores"):
             for lang, of_language in table.groupby("lang"):
-                yield (
-                    (name, lang, f"{len(of_language)} sentences"),
-                    100 * float(of_language.cosine.mean()),
-                )
+                wrong = 100 * float(of_language.cosine.mean())
+                yield Key(name, lang, f"{len(of_language)} sentences"), wrong
 
 
 def main() -> None:
@@ -174,7 +180,9 @@ def main() -> None:
     args = parser.parse_args()
     figures = {}
     for model in args.models:
-        figures[model] = {", ".join(key): wrong for key, wrong in measure(model, args.data)}
+        figures[model] = {}
+        for key, wrong in measure(model, args.data):
+            figures[model][", ".join(filter(None, key))] = wrong
     if args.out:
         write_json(args.out, figures)
     table = pd.DataFrame(figures).map("{:.1f}".format, na_action="ignore").fillna("")
