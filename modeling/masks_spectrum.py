@@ -31,22 +31,25 @@ def tower_mask(
         prefix: how many first slots of the document read each other in both directions; None or 0:
             causal.
     """
-    same = document_ids[:, :, None] == document_ids[:, None, :]
+    # (rows, reading slots, slots that are read)
+    same_document = document_ids[:, :, None] == document_ids[:, None, :]
     allowed = positions[:, None, :] <= positions[:, :, None]
     if prefix is not None:
-        inside = positions < prefix
-        allowed = allowed | (inside[:, :, None] & inside[:, None, :])
-    return _with_itself(same & allowed & (document_ids != PAD)[:, :, None])
+        in_prefix = positions < prefix
+        allowed = allowed | (in_prefix[:, :, None] & in_prefix[:, None, :])
+    is_slot = (document_ids != PAD)[:, :, None]
+    return _with_itself(same_document & allowed & is_slot)
 
 
 def token_mask(document_ids: torch.Tensor, segment_ids: torch.Tensor) -> torch.Tensor:
     """(rows, tokens) -> (rows, tokens, tokens):
     causal inside a segment of a document, nothing outside."""
-    same = (document_ids[:, :, None] == document_ids[:, None, :]) & (
-        segment_ids[:, :, None] == segment_ids[:, None, :]
-    )
-    causal = torch.ones(same.shape[1:], dtype=torch.bool, device=same.device).tril()
-    return _with_itself(same & causal & (document_ids != PAD)[:, :, None])
+    # (rows, reading tokens, tokens that are read)
+    same_document = document_ids[:, :, None] == document_ids[:, None, :]
+    same_segment = segment_ids[:, :, None] == segment_ids[:, None, :]
+    causal = torch.ones_like(same_document).tril()
+    is_token = (document_ids != PAD)[:, :, None]
+    return _with_itself(same_document & same_segment & causal & is_token)
 
 
 def reading_mask(
@@ -61,10 +64,11 @@ def reading_mask(
         token_documents: document number of each token.
         reads: how many slots of its document a token reads, BOE included.
     """
-    same = token_documents[:, :, None] == document_ids[:, None, :]
-    allowed = (
-        same & (positions[:, None, :] < reads[:, :, None]) & (token_documents != PAD)[:, :, None]
-    )
+    same_document = token_documents[:, :, None] == document_ids[:, None, :]
+    is_read = positions[:, None, :] < reads[:, :, None]
+    is_token = (token_documents != PAD)[:, :, None]
+    allowed = same_document & is_read & is_token
+    # A token that may read nothing reads the first slot.
     first = torch.zeros_like(allowed)
     first[..., 0] = True
     return torch.where(allowed.any(-1, keepdim=True), allowed, first)
@@ -84,4 +88,5 @@ def attention_mask(
 
 
 def _with_itself(allowed: torch.Tensor) -> torch.Tensor:
+    """The same mask, where each place may read itself, too."""
     return allowed | torch.eye(allowed.shape[-1], dtype=torch.bool, device=allowed.device)

@@ -85,6 +85,7 @@ def _rounded(blocks: torch.Tensor, bits: int) -> tuple[torch.Tensor, torch.Tenso
 
 
 def _steps(blocks: torch.Tensor, scale: torch.Tensor, end: int) -> torch.Tensor:
+    """The integers of values at a scale, from -end to end - 1."""
     # a block of zeros has the scale 0
     divisor = torch.where(scale == 0, 1.0, scale)
     return (blocks / divisor).round().clamp(-end, end - 1)

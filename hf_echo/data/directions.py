@@ -115,6 +115,7 @@ def resample(dataset: Dataset, exponent: float, *, seed: int = 0) -> Dataset:
 
 
 def _itself(langs: list[str], texts: list[str]) -> Dataset:
+    """Pairs of each text with itself."""
     return Dataset.from_dict(
         {"source": texts, "source_lang": langs, "target": texts, "target_lang": langs}
         | {"provenance": ["primary"] * len(texts)}
@@ -122,6 +123,7 @@ def _itself(langs: list[str], texts: list[str]) -> Dataset:
 
 
 def _some(names: Collection[str] | None) -> str:
+    """The first names of a collection, for a message: "a, b and 12 more"."""
     names = sorted(names or ())
     listing = ", ".join(names[:8]) or "nothing"
     return f"{listing} and {len(names) - 8} more" if len(names) > 8 else listing

@@ -15,18 +15,21 @@ DOTTED = ("tur", "azj", "aze", "crh", "kaz_Latn", "tat_Latn")  # i becomes İ, a
 
 
 def upper(text: str, lang: str | None = None) -> str:
+    """Capitals; Turkish and others have a capital İ for i."""
     if (lang or "").startswith(DOTTED):
         text = text.replace("i", "İ")
     return text.upper()
 
 
 def lower(text: str, lang: str | None = None) -> str:
+    """Lower case; Turkish and others have ı for I."""
     if (lang or "").startswith(DOTTED):
         text = text.replace("I", "ı").replace("İ", "i")
     return text.lower()
 
 
 def first_word(text: str, lang: str | None = None) -> str:
+    """The first word in capitals, as newspapers begin an article."""
     first, space, rest = text.partition(" ")
     return upper(first, lang) + space + rest
 
@@ -42,9 +45,11 @@ def _soft_hyphens(text: str, random: Random) -> str:
 
 
 def _zero_width_space(text: str, random: Random) -> str:
+    """One in front of a word."""
     words = text.split(" ")
     at = random.randrange(len(words))
-    return " ".join([*words[:at], "\u200b" + words[at], *words[at + 1 :]])
+    words[at] = "\u200b" + words[at]
+    return " ".join(words)
 
 
 CASES: dict[str, Callable[[str, str | None], str]] = {

@@ -48,7 +48,7 @@ def is_in(column: pa.ChunkedArray, names: Sequence[str]) -> np.ndarray:
 
 
 def by_direction(table: pa.Table) -> Iterator[tuple[tuple[str, str], np.ndarray]]:
-    """((source language, target language), row numbers in ascending order) of each direction."""
+    """Yield each direction: ((source language, target language), its row numbers, ascending)."""
     sources, source_langs = codes_of(table["source_lang"])
     targets, target_langs = codes_of(table["target_lang"])
     width = len(target_langs)
@@ -76,9 +76,14 @@ def code_points(column: pa.ChunkedArray | pa.Array) -> tuple[np.ndarray, np.ndar
 
 
 def count_by_row(is_chosen: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """Sum over the characters of each text of ``wanted`` (a number or boolean per character):
-    (rows,)."""
-    return np.diff(np.concatenate([[0], np.cumsum(is_chosen, dtype=np.int64)])[offsets])
+    """(rows,) how many characters of each text are chosen.
+
+    Args:
+        is_chosen: of the characters of all texts, a boolean or a number each.
+        offsets: as of `code_points`.
+    """
+    chosen_before = np.concatenate([[0], np.cumsum(is_chosen, dtype=np.int64)])
+    return np.diff(chosen_before[offsets])
 
 
 def text_hashes(table: pa.Table, seed: int = 0) -> np.ndarray:
