@@ -14,6 +14,7 @@ from ..checkpoints.open_text import is_release
 from ..inference.encode import opening
 from ..modeling import EchoConfig, EchoDecoderConfig
 from ..modeling.configuration_echo import DECODER_FOLDER
+from ..stages.core.adapter import read_adapter_settings
 from ..stages.core.arguments import DataArguments
 from ..stages.core.model_shape import VocabularyOnly, check_same_shape
 from ..stages.core.plan import ECHO
@@ -153,7 +154,10 @@ def dry_run(
         if model_args.model_name_or_path:
             check_same_shape(model_args.shape, config, model_args.model_name_or_path)
         if config is not None:
-            report |= declared.size(config, args)
+            adapter = None
+            if model_args.adapter is not None:
+                adapter = read_adapter_settings(model_args.adapter, "adapter")
+            report |= declared.size(config, args, adapter)
     except (OSError, ValueError) as error:
         start.problems.append(f"model: {first_line(error)}")
     # What else is missing: other models, data, room for the output.

@@ -12,6 +12,7 @@ from transformers import AutoModel, AutoTokenizer
 from hf_echo.checkpoints.open_text import open_checkpoint
 from hf_echo.hub.release import release_checkpoint
 from hf_echo.modeling import EchoForTranslation
+from hf_echo.steps.dry_run import dry_run
 from hf_echo.steps.recipe import read_recipe
 from hf_echo.steps.training import train_recipe
 
@@ -68,6 +69,27 @@ def test_the_decoder_stage_adapts_the_decoder(adapter_recipe, caught):
     ]
     assert learning
     assert all(name.startswith("decoder.") and "lora_" in name for name in learning)
+
+
+@pytest.mark.parametrize("stage", ["contrastive", "decoder"])
+def test_the_dry_run_counts_what_learns(adapter_recipe, caught, stage):
+    path = adapter_recipe(stage, adapter=dict(r=4, use_dora=True))
+    model = caught(path).model
+    learning = [p.numel() for p in model.parameters() if p.requires_grad]
+
+    report = dry_run(path)
+
+    assert report["parameters"]["adapter"] == sum(learning)
+    assert report["parameters"]["total"] == sum(p.numel() for p in model.parameters())
+    # A gradient and two moments of AdamW, of 4 bytes each.
+    assert report["memory_gib"]["gradients and AdamW"] == pytest.approx(12 * sum(learning) / 2**30)
+
+
+def test_the_dry_run_names_an_unknown_layer(adapter_recipe):
+    report = dry_run(adapter_recipe(adapter={"target_modules": ["q_pro"]}))
+    assert report["problems"] == [
+        "model: adapter.target_modules: no linear layer 'q_pro'; did you mean 'q_proj'?"
+    ]
 
 
 @pytest.mark.parametrize("use_dora", [False, True])

@@ -12,6 +12,8 @@ from transformers import AutoModel
 from hf_echo.hub.release import release_checkpoint
 from hf_echo.modeling import EchoEncoder
 from hf_echo.stages.core.adapter import read_adapter_settings
+from hf_echo.stages.core.plan import NF4_BYTES
+from hf_echo.steps.dry_run import dry_run
 from hf_echo.steps.training import train_recipe
 
 from .test_adapters import adapter_recipe, base, embeddings  # noqa: F401 fixtures of pytest
@@ -77,6 +79,31 @@ def test_linear_layers_of_the_base_are_in_nf4(qlora_recipe, caught, base):  # no
         distance = np.abs(held.numpy() - original)
         nearest = nearest_nf4(plain.get_submodule(path).weight)
         assert (distance <= np.abs(nearest - original) + 0.02 * np.abs(nearest) + 1e-6).all()
+
+
+@pytest.mark.slow
+def test_the_dry_run_counts_the_bytes_of_4_bits():
+    from bitsandbytes.nn import Params4bit
+
+    held = Params4bit(torch.randn(512, 1024), requires_grad=False, quant_type="nf4").to("cpu")
+    state = held.quant_state
+    tensors = [held, state.absmax, state.state2.absmax]
+
+    size = sum(tensor.nbytes for tensor in tensors)
+
+    assert size == pytest.approx(NF4_BYTES * 512 * 1024, rel=0.001)
+
+
+@pytest.mark.slow
+def test_the_dry_run_holds_linear_layers_in_4_bits(qlora_recipe, base):  # noqa: F811
+    encoder = EchoEncoder.from_pretrained(base, dtype=torch.float32)
+    in_4_bits = sum(w.numel() for name, w in encoder.named_parameters() if "_proj.weight" in name)
+
+    report = dry_run(qlora_recipe())
+
+    rest = report["parameters"]["total"] - in_4_bits
+    weights = (4 * rest + NF4_BYTES * in_4_bits) / 2**30
+    assert report["memory_gib"]["weights"] == pytest.approx(weights)
 
 
 @pytest.mark.slow

@@ -124,12 +124,7 @@ def hold_in_4_bits(part: nn.Module, beside: Sequence[str] = ()) -> None:
     """
     from bitsandbytes.nn import Linear4bit, Params4bit
 
-    linear_layers = [
-        (path, module)
-        for path, module in part.named_modules()
-        if isinstance(module, nn.Linear) and _is_in_block(path) and not _has_piece(path, beside)
-    ]
-    for path, linear in linear_layers:
+    for path, linear in linear_layers_of_blocks(part, beside):
         quantized = Linear4bit(
             linear.in_features, linear.out_features, bias=linear.bias is not None, quant_type="nf4"
         )
@@ -163,11 +158,19 @@ def _pattern_of(pieces: Sequence[str]) -> str | None:
 
 def _linear_names(part: nn.Module, beside: Sequence[str]) -> set[str]:
     """Last names of the linear layers inside of numbered blocks that can get an adapter."""
-    names = set()
+    return {path.rpartition(".")[2] for path, _ in linear_layers_of_blocks(part, beside)}
+
+
+def linear_layers_of_blocks(
+    part: nn.Module, beside: Sequence[str] = ()
+) -> list[tuple[str, nn.Linear]]:
+    """Names and modules of the linear layers inside of numbered blocks; `beside` as in
+    `add_adapter`."""
+    layers = []
     for path, module in part.named_modules():
         if isinstance(module, nn.Linear) and _is_in_block(path) and not _has_piece(path, beside):
-            names.add(path.rpartition(".")[2])
-    return names
+            layers.append((path, module))
+    return layers
 
 
 def part_with_adapter(model: nn.Module) -> Any | None:

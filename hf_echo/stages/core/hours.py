@@ -9,6 +9,7 @@ PEAK_FLOPS = {"A100": 312e12, "H100": 989e12, "RTX 4090": 165e12}
 UTILISATION = 0.35  # an assumption: the share of the peak that training of this size reaches
 FORWARD = 2  # operations of a weight and a token: a product and a sum
 TRAINING = 3 * FORWARD  # the backward pass takes twice as many
+THROUGH = 2 * FORWARD  # the same of a weight that stays: its own gradient is not computed
 
 
 def computed_hours(flops_of_step: float, steps: int) -> dict[str, object]:

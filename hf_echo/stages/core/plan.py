@@ -4,7 +4,8 @@ without weights."""
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -13,9 +14,10 @@ from transformers import PreTrainedConfig
 
 from ...checkpoints.pruning.layout import layer_list
 from ...modeling import EchoConfig, EchoDecoder, EchoEncoder, EchoForTranslation
+from .adapter import AdapterSettings, add_adapter, freeze_base, linear_layers_of_blocks
 from .arguments import ModelArguments
 from .base import CoreConfig
-from .hours import FORWARD, TRAINING, computed_hours
+from .hours import FORWARD, THROUGH, TRAINING, computed_hours
 from .model_shape import OF_DECODER, check_backbone, decoder_config, new_config
 
 ECHO = (EchoConfig,)
@@ -88,53 +90,78 @@ def _of_backbone(model_args: ModelArguments, start: Start) -> EchoConfig | None:
 
 
 class KeptVectors(NamedTuple):
-    """Vectors that a token keeps in a block for the backward pass: inputs and results of norms and
-    products, queries and keys behind their rotation. The scores of attention are not kept.
+    """Vectors that a token keeps in a block for the backward pass, beside the inputs of the linear layers that
+    learn: inputs of norms; queries, keys and values; results of attention; factors of the feed-forward layer.
+    The scores of attention are not kept.
 
     Attributes:
-        of_hidden: vectors of the hidden size, where all values have 4 bytes.
-        of_hidden_half: the same under autocast to bf16 or fp16, counted in vectors of 2 bytes: the residual stream and
-            the norms keep 4 bytes, and each product keeps its own copy of its input.
+        of_hidden: vectors of the hidden size, whatever learns. The residual stream, the norms and attention on a
+            processor keep them in float32.
+        of_norms: further ones for the gradients of the norms' own weights.
         of_inner: vectors of the size inside of the feed-forward layer.
+        kept_anyway: linear layers whose input is one of these vectors in float32.
     """
 
     of_hidden: int
-    of_hidden_half: int
+    of_norms: int
     of_inner: int
+    kept_anyway: tuple[str, ...] = ()
 
 
-# Counted by autograd's hooks on a processor, where texts are packed; a padded batch, as on a GPU, keeps up to five
-# vectors fewer.
+# Counted by autograd's hooks on a processor, where the texts of an encoder are packed; a padded batch, as on a GPU,
+# keeps up to five vectors fewer.
 KEPT = {
-    "llama": KeptVectors(11, 22, 4),
-    "bert": KeptVectors(9, 17, 2),
-    "decoder": KeptVectors(12, 26, 4),  # Llama's block with cross-attention to one vector
+    "llama": KeptVectors(of_hidden=6, of_norms=2, of_inner=3),
+    "bert": KeptVectors(of_hidden=6, of_norms=0, of_inner=1),
+    # Llama's block with cross-attention to one vector; its texts are padded.
+    "decoder": KeptVectors(of_hidden=6, of_norms=2, of_inner=3, kept_anyway=("o_proj",)),
 }
+# Linear layers of one module that read the same vector, which is kept once. Under autocast each has its copy.
+READ_ONE_INPUT = (
+    ("q_proj", "k_proj", "v_proj"),
+    ("query", "key", "value"),
+    ("q_lin", "k_lin", "v_lin"),
+    ("gate_proj", "up_proj"),
+)
+ONCE_A_TEXT = "cross_attn."  # of a decoder: it reads one vector, and keeps nothing for each token
+# Bytes of a weight in NF4: 4 bits, and a scale of 8 bits for each 64 weights, whose own scales of 4 bytes stand for 256
+# of them (QLoRA, section 3).
+NF4_BYTES = 1 / 2 + 1 / 64 + 4 / (64 * 256)
 
 
 class Stack(NamedTuple):
-    """Blocks that learn, and the tokens of a batch that go through them.
+    """Blocks that the tokens of a batch go through. What of them learns has `requires_grad`.
 
     Attributes:
-        layers, hidden, inner: blocks, width, width inside of the feed-forward layer.
+        layers: the blocks, first to last, with an adapter's matrices where there is one.
+        hidden, inner: width, width inside of the feed-forward layer.
         block: "llama" (a feed-forward layer with a gate), "bert" or "decoder".
+        is_reached: something in front of the blocks learns. Else blocks below the first one that learns keep
+            nothing.
     """
 
     tokens: float
-    layers: int
+    layers: Sequence[nn.Module]
     hidden: int
     inner: int
     block: str
+    is_reached: bool = True
 
 
 def size_of_echo(
-    config: EchoConfig, args: Any, learns: str, encoder_sides: int = 1
+    config: EchoConfig,
+    args: Any,
+    learns: str,
+    encoder_sides: int = 1,
+    *,
+    adapter: AdapterSettings | None = None,
+    passes: int = 1,
 ) -> dict[str, Any]:
     """Parameters, batches and memory of an encoder, with its decoder if there is one; `learns` as
     in `Stage`.
 
-    `encoder_sides`: texts of a pair that are encoded. What `freeze` of a recipe names, and a
-    decoder without a translation loss, does not learn.
+    `encoder_sides`: texts of a pair that are encoded, each `passes` times. What `freeze` of a
+    recipe names, a decoder without a translation loss, and the base of an adapter do not learn.
     """
     if not config.decoder and learns != "encoder":
         raise ValueError(
@@ -148,13 +175,17 @@ def size_of_echo(
     # What learns, and what the decoder reads.
     decodes = bool(config.decoder) and learns != "encoder"
     decodes = decodes and getattr(args, "translation_weight", 1) > 0
-    learns_encoder = learns != "decoder" and not _is_frozen("encoder.", args.freeze)
     part = encoder
     if config.decoder and learns == "decoder":
         part = model.decoder
     elif decodes:
         part = model
-    trained = _learning(model, part, args.freeze)
+    mark_what_learns(model, part, args.freeze)
+    in_4_bits = 0
+    if adapter is not None:
+        in_4_bits = put_adapter(model, adapter, learns)
+        parameters["adapter"] = count(model) - sum(parameters.values())
+    learns_encoder = learns != "decoder" and count_learning(encoder) > 0
 
     # max_tokens counts all texts of a pair together, or the longest side alone.
     sides = encoder_sides + decodes
@@ -163,33 +194,70 @@ def size_of_echo(
         side_tokens = args.max_tokens / sides
     stacks = []
     if learns_encoder:
-        stacks.append(_encoder_stack(encoder, side_tokens * encoder_sides))
+        stacks.append(_encoder_stack(encoder, side_tokens * encoder_sides * passes))
     if decodes:
         decoder = config.decoder
         tokens = side_tokens * getattr(args, "decoder_fraction", 1)
-        layers = decoder.num_hidden_layers
         stacks.append(
-            Stack(tokens, layers, decoder.hidden_size, decoder.intermediate_size, "decoder")
+            Stack(
+                tokens,
+                list(model.decoder.model.layers),
+                decoder.hidden_size,
+                decoder.intermediate_size,
+                "decoder",
+                # Gradients go through a frozen decoder to an encoder that learns.
+                learns_encoder or _learns(model.decoder.model.embed_tokens),
+            )
         )
     report: dict[str, Any] = {
         "parameters": with_total(parameters),
         "batches": batches(args),
-        "memory_gib": memory(count(model), trained, activation_memory(args, stacks)),
+        "memory_gib": memory(
+            count(model), count_learning(model), activation_memory(args, stacks), in_4_bits
+        ),
     }
 
     # The operations of a step, where the number of steps is known.
     if args.max_steps > 0:
         step_tokens = report["batches"]["tokens per step"]
         encoder_tokens = encoder_sides / sides * step_tokens
-        flops_of_pass = encoder_tokens * parameters["encoder layers"]
-        flops = flops_of_pass * (TRAINING if learns_encoder else FORWARD)
+        flops_of_pass = encoder_tokens * parameters["encoder layers"] * passes
+        flops_of_weight = TRAINING if adapter is None else THROUGH
+        flops = flops_of_pass * (flops_of_weight if learns_encoder else FORWARD)
         if getattr(args, "batch_tokens", None):
             flops += flops_of_pass * FORWARD  # embedded twice: see gradient_cache
         if decodes:
-            flops += encoder_tokens / encoder_sides * _decoder_flops(model.decoder, args)
+            read = _weights_of_target_token(model.decoder, args)
+            flops += encoder_tokens / encoder_sides * read * flops_of_weight
         report["tokens"] = step_tokens * args.max_steps
         report["computed"] = computed_hours(flops, args.max_steps)
     return report
+
+
+def mark_what_learns(model: nn.Module, part: nn.Module, freeze: list[str]) -> None:
+    """Set `requires_grad` as training does: of `part`, without what `freeze` names by the start of
+    its name in the model."""
+    model.requires_grad_(False)
+    part.requires_grad_(True)
+    for name, parameter in model.named_parameters():
+        if name.startswith(tuple(freeze)):
+            parameter.requires_grad_(False)
+
+
+def put_adapter(model: nn.Module, adapter: AdapterSettings, learns: str) -> int:
+    """Put an adapter without weights into a model on "meta", as training does;
+    returns how many weights of its base are held in 4 bits."""
+    in_4_bits = 0
+    if adapter.load_in_4bit:
+        part: Any = model
+        if isinstance(model, EchoForTranslation):
+            part = model.decoder if learns == "decoder" else model.encoder
+        for _, linear in linear_layers_of_blocks(part):
+            in_4_bits += linear.weight.numel()
+    with torch.device("meta"):
+        add_adapter(model, replace(adapter, load_in_4bit=False), "", learns)
+    freeze_base(model)
+    return in_4_bits
 
 
 def _parameters_by_part(model: nn.Module, encoder: EchoEncoder) -> dict[str, int]:
@@ -211,16 +279,20 @@ def _encoder_stack(encoder: EchoEncoder, tokens: float) -> Stack:
     inner = getattr(config.backbone, "intermediate_size", 4 * config.hidden_size)
     is_gated = any(name.endswith("gate_proj") for name, _ in encoder.named_modules())
     block = "llama" if is_gated else "bert"
-    return Stack(tokens, config.num_hidden_layers, config.hidden_size, inner, block)
+    layers = layer_list(encoder)
+    if layers is None:  # layers in several lists, or one that is used again and again
+        layers = [encoder.backbone] * config.num_hidden_layers
+    is_reached = _learns(encoder.get_input_embeddings())
+    return Stack(tokens, list(layers), config.hidden_size, inner, block, is_reached)
 
 
-def _decoder_flops(decoder: EchoDecoder, args: Any) -> float:
-    """Operations of a training step for each token of a side:
-    the blocks, and the softmax over the vocabulary."""
+def _weights_of_target_token(decoder: EchoDecoder, args: Any) -> float:
+    """Weights that a token of a side is multiplied by in the decoder:
+    its blocks, and the softmax over the vocabulary."""
     config = decoder.config
     entries = getattr(args, "softmax_samples", None) or config.vocab_size
     weights = count(decoder.model.layers) + config.hidden_size * entries
-    return float(getattr(args, "decoder_fraction", 1) * weights * TRAINING)
+    return float(getattr(args, "decoder_fraction", 1) * weights)
 
 
 def count(module: nn.Module) -> int:
@@ -228,8 +300,8 @@ def count(module: nn.Module) -> int:
     return sum(parameter.numel() for parameter in module.parameters())
 
 
-def with_total(parameters: dict[str, int]) -> dict[str, int]:
-    return parameters | {"total": sum(parameters.values())}
+def with_total(parts: dict[str, Any]) -> dict[str, Any]:
+    return parts | {"total": sum(parts.values())}
 
 
 def batches(args: Any) -> dict[str, int]:
@@ -242,43 +314,85 @@ def batches(args: Any) -> dict[str, int]:
     }
 
 
-def _is_frozen(name: str, freeze: list[str]) -> bool:
-    return name.startswith(tuple(freeze))
+def _learns(module: nn.Module) -> bool:
+    return any(parameter.requires_grad for parameter in module.parameters())
 
 
-def _learning(model: nn.Module, part: nn.Module, freeze: list[str]) -> int:
-    """Parameters of `part` that learn; `freeze` names those that do not,
-    by the start of their name in the model."""
-    of_part = {id(parameter) for parameter in part.parameters()}
-    learning = 0
-    for name, parameter in model.named_parameters():  # a tied one comes once
-        if id(parameter) in of_part and not _is_frozen(name, freeze):
-            learning += parameter.numel()
-    return learning
+def count_learning(module: nn.Module) -> int:
+    """Parameters that learn; tied ones count once."""
+    return sum(p.numel() for p in module.parameters() if p.requires_grad)
 
 
 def activation_memory(args: Any, stacks: Iterable[Stack]) -> float:
-    """Bytes that blocks keep for the backward pass (`KEPT`); with gradient checkpointing, those of one
-    block and its inputs. docs/scale.md compares with measured memory."""
+    """Bytes that blocks keep for the backward pass; with gradient checkpointing, those of one
+    block and the inputs of all. docs/scale.md compares with measured memory."""
     is_half = args.bf16 or args.fp16
-    size = 2 if is_half else 4
     total = 0.0
     for stack in stacks:
-        kept = KEPT[stack.block]
-        of_hidden = kept.of_hidden_half if is_half else kept.of_hidden
-        of_block = size * (of_hidden * stack.hidden + kept.of_inner * stack.inner)
-        of_stack = of_block * stack.layers
-        if args.gradient_checkpointing:
+        of_blocks = []
+        is_reached = stack.is_reached
+        for layer in stack.layers:
+            is_reached = is_reached or _learns(layer)
+            if is_reached:
+                of_blocks.append(_kept_of_block(stack, layer, is_half))
+        of_stack = sum(of_blocks)
+        if args.gradient_checkpointing and of_blocks:
             # What goes from block to block stays in float32.
-            of_stack = of_block + 4 * stack.layers * stack.hidden
+            of_stack = max(of_blocks) + 4 * len(of_blocks) * stack.hidden
         total += stack.tokens * of_stack
     return total
 
 
-def memory(parameters: int, trained: int, activations: float = 0) -> dict[str, float]:
-    """GiB on one device without sharding: fp32 weights, gradients and two moments of AdamW;
-    activations in bytes."""
-    gibibytes = {"weights": 4 * parameters / 2**30, "gradients and AdamW": 12 * trained / 2**30}
+def _kept_of_block(stack: Stack, layer: nn.Module, is_half: bool) -> float:
+    """Bytes that a token keeps in one block."""
+    kept = KEPT[stack.block]
+    size = 2 if is_half else 4
+    of_block = 4 * kept.of_hidden * stack.hidden + size * kept.of_inner * stack.inner
+    norms = [module for name, module in layer.named_modules() if name.endswith("norm")]
+    if any(_learns(norm) for norm in norms):
+        of_block += 4 * kept.of_norms * stack.hidden
+
+    # A linear layer keeps its input for the gradient of its weight, if that learns; so do the two
+    # matrices of an adapter.
+    inputs = {}  # {module and the layers of it that read one vector: its width}
+    for name, module in layer.named_modules():
+        if not isinstance(module, nn.Linear) or not module.weight.requires_grad:
+            continue
+        if name.startswith(ONCE_A_TEXT):
+            continue
+        adapted, separator, _ = name.partition(".lora_A")
+        is_first_matrix = bool(separator)
+        adapter_layer: Any = layer.get_submodule(adapted) if is_first_matrix else None
+        parent, _, last = adapted.rpartition(".")
+        drops = is_first_matrix and _dropout_of(adapter_layer) > 0
+        if drops:
+            of_block += 4 * module.in_features  # the mask; a GPU keeps one byte
+        if is_first_matrix and len(adapter_layer.lora_magnitude_vector):
+            # DoRA multiplies the results of adapter and base by lengths that learn. It takes the
+            # bias from the base's result, and the difference is in float32.
+            of_base = size if adapter_layer.base_layer.bias is None or drops else 4
+            of_block += (size + of_base) * adapter_layer.out_features
+        readers = next((names for names in READ_ONE_INPUT if last in names), (last,))
+        if is_half or drops:
+            readers = (last,)
+        elif last in kept.kept_anyway:
+            continue
+        inputs[parent, readers] = size * module.in_features
+    return of_block + sum(inputs.values())
+
+
+def _dropout_of(adapter_layer: Any) -> float:
+    """Share of the values that an adapter's layer drops."""
+    return max(getattr(dropout, "p", 0.0) for dropout in adapter_layer.lora_dropout.values())
+
+
+def memory(
+    parameters: int, trained: int, activations: float = 0, in_4_bits: int = 0
+) -> dict[str, float]:
+    """GiB on one device without sharding: weights in float32, or in NF4; gradients and two moments
+    of AdamW for what is trained; activations in bytes."""
+    weights = 4 * (parameters - in_4_bits) + NF4_BYTES * in_4_bits
+    gibibytes = {"weights": weights / 2**30, "gradients and AdamW": 12 * trained / 2**30}
     if activations:
         gibibytes["activations"] = activations / 2**30
-    return gibibytes | {"total": sum(gibibytes.values())}
+    return with_total(gibibytes)

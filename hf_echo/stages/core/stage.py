@@ -19,7 +19,7 @@ from ...checkpoints.open_text import encoder_of
 from ...data.prepared import PreparedParallel
 from ...data.tokenized import TokenizedParallel
 from . import model_shape, text_pairs
-from .adapter import add_adapter, read_adapter_settings
+from .adapter import AdapterSettings, add_adapter, read_adapter_settings
 from .arguments import DataArguments, ModelArguments
 from .base import CoreConfig, CoreTrainer
 from .plan import Start, plan_echo, size_of_echo
@@ -177,11 +177,13 @@ class Stage:
         """The configuration of the saved model; None: not known."""
         return plan_echo(model, config, start)
 
-    def size(self, planned: Any, config: Any) -> dict[str, Any]:
-        """What a dry run reports of a planned model:
+    def size(
+        self, planned: Any, config: Any, adapter: AdapterSettings | None = None
+    ) -> dict[str, Any]:
+        """What a dry run reports of a planned model, perhaps with an adapter:
         "parameters" and, if known, "batches", "memory_gib"."""
         sides = getattr(self.trainer, "encoder_sides", 1) + getattr(config, "max_negatives", 0)
-        return size_of_echo(planned, config, self.learned_part(config), sides)
+        return size_of_echo(planned, config, self.learned_part(config), sides, adapter=adapter)
 
 
 def teacher(model: ModelArguments, data: DataArguments) -> str | None:

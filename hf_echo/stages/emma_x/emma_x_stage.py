@@ -363,6 +363,7 @@ class EmmaXStage(MaskingStage):
     name = "emma_x"
     config = EmmaXConfig
     trainer = EmmaXTrainer
+    follows = ("momentum encoder",)
 
     def parameters_beside(
         self, encoder: EchoConfig, config: EmmaXConfig, alone: int

@@ -6,7 +6,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -17,11 +17,11 @@ from ...data.collators import MaskedPairCollator
 from ...data.tokenized import TokenizedParallel
 from ...modeling import EchoConfig, EchoEncoder, EchoForTranslation, EchoTokenizer
 from ...utils.settings import setting
-from ..core.adapter import part_with_adapter
+from ..core.adapter import AdapterSettings, part_with_adapter
 from ..core.arguments import ModelArguments
 from ..core.base import CoreTrainer
 from ..core.encoder import set_attention_dropout
-from ..core.plan import Stack, Start, activation_memory, memory, size_of_echo, with_total
+from ..core.plan import Start, size_of_echo, with_total
 from ..core.stage import Stage
 from ..core.text import TextConfig, text_lengths
 from .unmasking_head import UnmaskingHead
@@ -133,13 +133,18 @@ def add_mask_token(encoder: EchoEncoder, tokenizer: EchoTokenizer) -> None:
 
 
 class MaskingStage(Stage):
-    """The stage of an EncoderWithHead; the encoder alone is saved."""
+    """The stage of an EncoderWithHead; the encoder alone is saved.
+
+    Attributes:
+        follows: of `parameters_beside`, those that have no gradients.
+    """
 
     learns = "encoder"
     pooling = POOLING
+    follows: ClassVar[tuple[str, ...]] = ()
 
     def parameters_beside(self, encoder: EchoConfig, config: Any, alone: int) -> dict[str, int]:
-        """{part: parameters} of what learns beside the encoder, which has `alone` parameters."""
+        """{part: parameters} of what stands beside the encoder, which has `alone` parameters."""
         raise NotImplementedError
 
     def finished(self, trainer: CoreTrainer) -> EchoEncoder:
@@ -154,19 +159,17 @@ class MaskingStage(Stage):
                 planned.pooling = model.shape.get("pooling", POOLING)
         return planned
 
-    def size(self, planned: EchoConfig, config: Any) -> dict[str, Any]:
-        """Parameters, batches and memory; each text is encoded twice."""
-        report = size_of_echo(planned, config, self.learns)
+    def size(
+        self, planned: EchoConfig, config: Any, adapter: AdapterSettings | None = None
+    ) -> dict[str, Any]:
+        """Parameters, batches and memory; each text is encoded as it is, and masked."""
+        report = size_of_echo(planned, config, self.learns, adapter=adapter, passes=2)
         alone = report["parameters"].pop("total")
         beside = self.parameters_beside(planned, config, alone)
+        gibibytes = report["memory_gib"]
+        gibibytes["weights"] += 4 * sum(beside.values()) / 2**30
+        learning = [count for name, count in beside.items() if name not in self.follows]
+        gibibytes["gradients and AdamW"] += 12 * sum(learning) / 2**30
+        del gibibytes["total"]
         parameters = with_total(report["parameters"] | beside)
-        # Each text goes through the encoder as it is, and masked.
-        inner = getattr(planned.backbone, "intermediate_size", 4 * planned.hidden_size)
-        # Llama's configuration and those like it have this field.
-        block = "llama" if hasattr(planned.backbone, "mlp_bias") else "bert"
-        tokens = 2 * config.max_tokens
-        layers = planned.num_hidden_layers
-        stack = Stack(tokens, layers, planned.hidden_size, inner, block)
-        activations = activation_memory(config, [stack])
-        total = parameters["total"]
-        return report | {"parameters": parameters, "memory_gib": memory(total, total, activations)}
+        return report | {"parameters": parameters, "memory_gib": with_total(gibibytes)}

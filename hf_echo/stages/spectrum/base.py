@@ -25,7 +25,7 @@ from ...modeling.packing_spectrum import IGNORE, PackedDocument, pack
 from ...utils.fingerprint import fingerprint
 from ...utils.settings import setting
 from ..core.adapter import NAME as ADAPTER
-from ..core.adapter import add_adapter, read_adapter_settings
+from ..core.adapter import AdapterSettings, add_adapter, read_adapter_settings
 from ..core.arguments import DataArguments, ModelArguments
 from ..core.base import CoreConfig, CoreTrainer, LossParts
 from ..core.plan import Start
@@ -360,7 +360,12 @@ class SpectrumStage(Stage):
     ) -> SpectrumConfig | None:
         return plan(model, config, start)
 
-    def size(self, planned: SpectrumConfig, config: SpectrumStageConfig) -> dict[str, Any]:
+    def size(
+        self,
+        planned: SpectrumConfig,
+        config: SpectrumStageConfig,
+        adapter: AdapterSettings | None = None,
+    ) -> dict[str, Any]:
         return size(planned, config)
 
 

@@ -24,9 +24,19 @@ from ...utils.did_you_mean import did_you_mean
 from ...utils.fingerprint import fingerprint
 from ...utils.results import Table
 from ...utils.speech_data import MAX_VOICES
+from ..core.adapter import AdapterSettings
 from ..core.arguments import DataArguments, ModelArguments
 from ..core.model_shape import check_activations
-from ..core.plan import Start, count, memory, start_or_shape, with_total
+from ..core.plan import (
+    Start,
+    count,
+    count_learning,
+    mark_what_learns,
+    memory,
+    put_adapter,
+    start_or_shape,
+    with_total,
+)
 from ..core.text_pairs import load_with
 
 RATE = 16_000  # samples a second, in which lengths are counted
@@ -268,14 +278,21 @@ def plan(model_args: ModelArguments, start: Start) -> EchoSpeechConfig | None:
     )
 
 
-def size(config: EchoSpeechConfig, args: Any) -> dict[str, Any]:
+def size(
+    config: EchoSpeechConfig, args: Any, adapter: AdapterSettings | None = None
+) -> dict[str, Any]:
     """Parameters by part, seconds of audio and memory of weights, gradients and AdamW."""
     with torch.device("meta"):
         model = EchoSpeechEncoder(config)
-    parameters = with_total({name: count(part) for name, part in model.named_children()})
+    parameters = {name: count(part) for name, part in model.named_children()}
+    mark_what_learns(model, model, args.freeze)
+    in_4_bits = 0
+    if adapter is not None:
+        in_4_bits = put_adapter(model, adapter, "encoder")
+        parameters["adapter"] = count(model) - sum(parameters.values())
     seconds = args.max_seconds * args.world_size * args.gradient_accumulation_steps
     return {
-        "parameters": parameters,
+        "parameters": with_total(parameters),
         "batches": {"seconds per device": args.max_seconds, "hours per step": seconds / 3600},
-        "memory_gib": memory(parameters["total"], parameters["total"]),
+        "memory_gib": memory(count(model), count_learning(model), in_4_bits=in_4_bits),
     }

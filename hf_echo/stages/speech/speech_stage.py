@@ -25,7 +25,7 @@ from ...losses import contrastive_loss, gather_with_grad, mse_loss
 from ...modeling import EchoAudioFeatureExtractor, EchoSpeechConfig, EchoSpeechEncoder
 from ...utils.settings import setting
 from ...utils.speech_data import write_speech_data
-from ..core.adapter import add_adapter, read_adapter_settings
+from ..core.adapter import AdapterSettings, add_adapter, read_adapter_settings
 from ..core.arguments import DataArguments, ModelArguments
 from ..core.base import CoreConfig, CoreTrainer, EncodedBatch, LossParts, check_teacher
 from ..core.dev_sets import averages
@@ -318,8 +318,13 @@ class SpeechStage(Stage):
     ) -> EchoSpeechConfig | None:
         return speech_rows.plan(model, start)
 
-    def size(self, planned: EchoSpeechConfig, config: SpeechConfig) -> dict[str, Any]:
-        return speech_rows.size(planned, config)
+    def size(
+        self,
+        planned: EchoSpeechConfig,
+        config: SpeechConfig,
+        adapter: AdapterSettings | None = None,
+    ) -> dict[str, Any]:
+        return speech_rows.size(planned, config, adapter)
 
 
 STAGE = SpeechStage()

@@ -1,12 +1,16 @@
 """The memory that a dry run computes, against the bytes that autograd keeps."""
 
+import weakref
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 import torch
 
+from hf_echo.checkpoints.pruning.layout import layer_list
 from hf_echo.modeling import EchoConfig, EchoEncoder, EchoForTranslation
 from hf_echo.modeling.packed_echo import train_packed
+from hf_echo.stages.core.adapter import AdapterSettings, add_adapter, freeze_base
 from hf_echo.stages.core.plan import Stack, activation_memory
 
 HIDDEN = 128
@@ -17,6 +21,14 @@ SHAPE = dict(
 )
 SHAPE |= dict(num_key_value_heads=4)
 BERT = {"model_type": "bert", "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+
+
+ADAPTERS = {
+    "lora": AdapterSettings(r=8, alpha=16),
+    "queries": AdapterSettings(r=8, alpha=16, target_modules=["q_proj", "v_proj", "query"]),
+    "dropout": AdapterSettings(r=8, alpha=16, dropout=0.1),
+    "dora": AdapterSettings(r=8, alpha=16, use_dora=True),
+}
 
 
 def make_model(block: str, layers: int) -> torch.nn.Module:
@@ -32,43 +44,79 @@ def make_model(block: str, layers: int) -> torch.nn.Module:
     return model.train()
 
 
-def kept_bytes(block: str, layers: int, tokens: int, is_half: bool) -> int:
+def add(model: torch.nn.Module, block: str, adapter: AdapterSettings) -> None:
+    """The adapter of a block that is not the decoder's; a decoder is frozen, and hands gradients on to the encoder."""
+    names = {name.rpartition(".")[2] for name, _ in model.named_modules()}
+    modules = adapter.target_modules
+    if modules is not None:
+        modules = [name for name in modules if name in names]
+    add_adapter(model, replace(adapter, target_modules=modules), "base")
+    freeze_base(model)
+
+
+def kept_bytes(model: torch.nn.Module, tokens: int, is_half: bool) -> int:
     """Bytes that autograd keeps for the backward pass of a batch, without the parameters."""
-    torch.manual_seed(0)
-    model = make_model(block, layers)
     train_packed(model)
     parameters = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
-    sizes = {}
-    tensors = []  # as long as they are held, no other tensor gets their address
+    kept = weakref.WeakSet()  # what the graph drops before the backward pass is not counted
+
+    class Kept:
+        def __init__(self, tensor):
+            self.tensor = tensor
 
     def keep(tensor):
-        storage = tensor.untyped_storage()
-        if storage.data_ptr() not in parameters:
-            sizes[storage.data_ptr()] = storage.nbytes()
-            tensors.append(tensor)
-        return tensor
+        held = Kept(tensor.detach())  # a result would hold its own graph
+        kept.add(held)
+        return held
 
     ids = torch.randint(5, 100, (tokens // 32, 32))
     inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
-    if block == "decoder":
+    if isinstance(model, EchoForTranslation):
         inputs |= {"decoder_input_ids": ids, "labels": ids}
-    hooks = torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor)
+    hooks = torch.autograd.graph.saved_tensors_hooks(keep, lambda held: held.tensor)
     with hooks, torch.autocast("cpu", torch.bfloat16, enabled=is_half):
-        model(**inputs)
+        output = model(**inputs)
+    sizes = {}
+    for held in kept:
+        storage = held.tensor.untyped_storage()
+        if storage.data_ptr() not in parameters:
+            sizes[storage.data_ptr()] = storage.nbytes()
+    del output
     return sum(sizes.values())
 
 
 @pytest.mark.parametrize("is_half", [False, True])
-@pytest.mark.parametrize("block", ["llama", "bert", "decoder"])
-def test_activations_are_what_autograd_keeps(block, is_half):
+@pytest.mark.parametrize(
+    ("block", "adapter"),
+    [
+        ("llama", None),
+        ("bert", None),
+        ("decoder", None),
+        ("llama", "lora"),
+        ("bert", "lora"),
+        ("decoder", "lora"),  # of the encoder; gradients go through a decoder that stays
+        ("llama", "queries"),
+        ("bert", "queries"),
+        ("llama", "dropout"),
+        ("bert", "dora"),
+    ],
+)
+def test_activations_are_what_autograd_keeps(block, adapter, is_half):
     # Of two more blocks and of more tokens: embeddings, pooling and the copies of weights that autocast makes stay out.
+    torch.manual_seed(0)
     of_blocks = []
+    models = [make_model(block, layers) for layers in (1, 3)]
+    for model in models:
+        if adapter is not None:
+            add(model, block, ADAPTERS[adapter])
     for tokens in TOKENS:
-        small, large = (kept_bytes(block, layers, tokens, is_half) for layers in (1, 3))
+        small, large = (kept_bytes(model, tokens, is_half) for model in models)
         of_blocks.append(large - small)
     kept = (of_blocks[1] - of_blocks[0]) / 2
 
+    layers = models[0].decoder.model.layers if block == "decoder" else layer_list(models[0])
     args = SimpleNamespace(bf16=is_half, fp16=False, gradient_checkpointing=False)
-    computed = activation_memory(args, [Stack(TOKENS[1] - TOKENS[0], 1, HIDDEN, INNER, block)])
+    stack = Stack(TOKENS[1] - TOKENS[0], layers, HIDDEN, INNER, block)
+    computed = activation_memory(args, [stack])
 
     assert computed == pytest.approx(kept, rel=0.03)
