@@ -116,10 +116,10 @@ def peak_mib() -> float:
     if status.exists():
         line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
         return int(line.split()[1]) / 1024
-    # bytes on macOS, KiB on other systems
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (
-        2**20 if sys.platform == "darwin" else 2**10
-    )
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    if sys.platform == "darwin":  # bytes; other systems say KiB
+        return peak / 2**20
+    return peak / 2**10
 
 
 if __name__ == "__main__":

@@ -38,21 +38,17 @@ def by_hand(model, tokenizer, embeddings, weight: float) -> list[list[int]]:
     rows = []
     # Each beam is embedded as text, and its cosine joins its score.
     for number, ids in enumerate(generated.sequences[:, len(prompt) :].tolist()):
-        ids = ids[: ids.index(ends)] if ends in ids else ids
+        if ends in ids:
+            ids = ids[: ids.index(ends)]
         text = tokenizer.decode(ids, skip_special_tokens=True).strip()
-        with torch.no_grad():
+        cosine = 0.0  # of an empty text
+        if text:
             inputs = tokenizer([text], lang="fra_Latn", return_tensors="pt")
-            vector = (
-                model.encoder(**inputs).sentence_embedding[0].numpy()
-                if text
-                else np.zeros(embeddings.shape[1])
-            )
-        source_vector = embeddings[number // BEAMS].numpy()
-        cosine = (
-            vector
-            @ source_vector
-            / max(np.linalg.norm(vector) * np.linalg.norm(source_vector), 1e-8)
-        )
+            with torch.no_grad():
+                vector = model.encoder(**inputs).sentence_embedding[0].numpy()
+            source_vector = embeddings[number // BEAMS].numpy()
+            lengths = np.linalg.norm(vector) * np.linalg.norm(source_vector)
+            cosine = vector @ source_vector / lengths
         rows.append((generated.sequences_scores[number].item() + weight * cosine, -number, ids))
     # The best of each sentence's beams; of equal ones the first.
     return [max(rows[start : start + BEAMS])[2] for start in range(0, len(rows), BEAMS)]

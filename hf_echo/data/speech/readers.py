@@ -148,6 +148,7 @@ def _from_tables(
     plans = []
     identities = []
     for file in files:
+        # What the file has, and what its layout (Common Voice and others) says beside it.
         part = open_table(file)
         extra = columns_of_layout(file, part.columns, constants)
         mapping = find_columns(part.columns, columns, [*constants, *extra], part.label)
@@ -159,10 +160,14 @@ def _from_tables(
         # A new file in a folder of audio makes a missing one present.
         times = [(str(folder), folder.stat().st_mtime_ns) for folder in folders]
         identities.append((part.identity, sorted(mapping.items()), plan.split, times))
+
+    # The optional columns that some file has.
     present = {*constants}
     for plan in plans:
         present.update(plan.mapping)
     optional = [name for name in OPTIONAL if name in present]
+
+    # The same files read the same way are cached under one key.
     convert = partial(checked_rows, constants=constants, optional=optional)
     tables = checked_tables(plans, convert, bad, limit=limit)
     key = ("speech", identities, sorted(constants.items()), optional, bad.skip, limit)
