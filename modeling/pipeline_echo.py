@@ -21,7 +21,14 @@ from transformers import AutoTokenizer, Pipeline
 
 from .generation_echo import check_prompt, check_target_lang, is_echo_decoder
 from .modeling_echo_base import DECODER_FOLDER, check_finite
-from .prompting_echo import check_texts, is_blank, langs_of, rows_of
+from .prompting_echo import (
+    check_known_langs,
+    check_no_lists,
+    check_texts,
+    is_blank,
+    langs_of,
+    rows_of,
+)
 from .reranking_echo import decode_embeddings
 from .tokenization_echo import EchoTokenizer
 
@@ -92,6 +99,10 @@ class SonarTranslationPipeline(Pipeline):
         """Whether the model reads audio."""
         return self.model.config.model_type == "echo_speech"
 
+    def _check_source(self, lang: str | list[str | None]) -> None:
+        """A tokenizer without prompts would take any word for a language."""
+        check_known_langs(lang, getattr(self.model.config, "languages", None))
+
     def _embed_audio(self, audio: Any) -> torch.Tensor:
         if self.feature_extractor is None:
             self.feature_extractor = self.model.open_feature_extractor()
@@ -121,6 +132,8 @@ class SonarTranslationPipeline(Pipeline):
         # What this call does not say stays as it was when the pipeline was made.
         preprocess: dict[str, Any] = {}
         if src_lang is not None:
+            if isinstance(src_lang, str):
+                self._check_source(src_lang)
             preprocess["src_lang"] = src_lang
         if on_long is not None:
             preprocess["on_long"] = on_long
@@ -163,11 +176,13 @@ class SonarTranslationPipeline(Pipeline):
             return super().__call__(inputs, **kwargs)
         else:
             inputs = rows_of(inputs, "inputs")
+            check_no_lists(inputs)
             if not any(isinstance(row, dict) for row in inputs):
                 check_texts(inputs)  # here, because the row number is known
         # One language for all texts, or one for each.
         src_lang = langs_of(src_lang, len(inputs), "src_lang")
         if isinstance(src_lang, list):
+            self._check_source(src_lang)
             inputs = [
                 {"text": text, "lang": lang} for text, lang in zip(inputs, src_lang, strict=True)
             ]

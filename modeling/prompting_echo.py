@@ -133,6 +133,32 @@ def langs_of(lang: Any, count: int, name: str = "lang") -> str | list[str | None
     return lang if is_one else langs
 
 
+def check_known_langs(
+    lang: str | Iterable[str | None] | None, languages: Iterable[str] | None
+) -> None:
+    """Check languages that no prompt will name, and so no prompt will refuse.
+
+    Args:
+        lang: as `langs_of` gives it.
+        languages: codes that the checkpoint lists; without them every code is let through.
+    """
+    if not languages:
+        return
+    codes = [lang] if lang is None or isinstance(lang, str) else lang
+    for code in codes:
+        if code is not None and code not in languages:
+            language_name(code)  # raises for an unknown one
+
+
+def check_no_lists(rows: Sequence[Any]) -> None:
+    """Refuse embeddings that are given as lists, with the way to give them."""
+    if rows and isinstance(rows[0], (list, tuple)):
+        raise ValueError(
+            f"row 1 is a {type(rows[0]).__name__} ({rows[0]!r:.60}), not a text; embeddings are one array: "
+            "numpy.array(rows)"
+        )
+
+
 def rows_of(values: Any, name: str) -> list[Any]:
     """The rows of any container of one dimension, unchecked;
     None for a value that pandas calls missing."""

@@ -53,7 +53,7 @@ def average_checkpoints(
     first_part = _part(first, part, model)
     second_part = _part(second, part, other)
     if type(first_part) is not type(second_part):
-        reason = "an encoder without a decoder: give part=encoder"
+        reason = "an encoder without a decoder: give --part encoder (part='encoder')"
         if isinstance(first_part, EchoSpeechEncoder) or isinstance(second_part, EchoSpeechEncoder):
             reason = "a speech encoder, the other is not"
         raise ValueError(f"one of {model} and {other} is {reason}")
@@ -105,7 +105,9 @@ def average_weights(model: nn.Module, other: nn.Module, share: float) -> nn.Modu
         shape = _shape(weights, name)
         other_shape = _shape(others, name)
         if shape != other_shape:
-            advice = "; part=encoder averages the encoders alone" if "decoder." in name else ""
+            advice = ""
+            if "decoder." in name:
+                advice = "; --part encoder (part='encoder') averages the encoders alone"
             raise ValueError(f"the models differ in {name}: {shape} and {other_shape}{advice}")
         weights[name].lerp_(others[name].to(weights[name].dtype), share)
     # Buffers too: means and variances of batch norm.

@@ -131,7 +131,6 @@ def _earlier_result(settings: Step, report_file: Path | None) -> dict[str, Any] 
         if settings.opens_models:
             register_with_transformers()  # the card opens its model
         from ..steps import run
-        from ..utils.lineage import read_lineage
 
         is_made = run.is_made(settings, FIX)
     if not is_made:
@@ -139,8 +138,7 @@ def _earlier_result(settings: Step, report_file: Path | None) -> dict[str, Any] 
             raise ValueError(f"{report_file} is there: {FIX}")
         return None
     settings.write_card()
-    counted = (read_lineage(settings.output_dir) or {}).get("results", {})
-    return {"report": {"output_dir": settings.output_dir, **counted}}
+    return {"report": settings.counted()}
 
 
 def _show(settings: Step, report: dict[str, Any] | None, file: Path | None = None) -> None:

@@ -199,7 +199,7 @@ def _plan(
     split: str | None,
 ) -> tuple[list[Plan], list[str]]:
     """(the plan of each part, the optional columns that any of them has)."""
-    languages = [name for name in constants if name != "provenance"]
+    languages = {name: value for name, value in constants.items() if name != "provenance"}
     plans = []
     optional: set[str] = set()
     for part in parts:
@@ -213,10 +213,12 @@ def _plan(
 def _is_header(
     columns: Mapping[str, str] | None, constants: Mapping[str, str], fields: list[str]
 ) -> bool:
-    """Whether the first line names columns; two fields without column names are a row if both
-    languages are given."""
+    """Whether the first line names columns; two fields that name neither columns nor the languages
+    are a row if both languages are given."""
     has_languages = {"source_lang", "target_lang"} <= set(constants)
     if columns is not None or len(fields) != 2 or not has_languages:
+        return True
+    if schema.columns_of_languages(fields, constants):
         return True
     return tuple(fields) in schema.TEXT_ALIASES
 

@@ -80,14 +80,16 @@ def find_columns(
     found: Sequence[str],
     columns: Mapping[str, str] | None = None,
     *,
-    constants: Sequence[str] = (),
+    constants: Mapping[str, str | None] | None = None,
     where: str = "the table",
 ) -> dict[str, str]:
     """Map schema columns to the columns of a file; ``columns`` (schema name -> name in the file)
     takes precedence.
 
-    ``constants`` are schema columns with one value for all rows, which need no column in the file.
+    ``constants`` are schema columns with one value for all rows, which need no column in the file:
+    {"source_lang": "fra_Latn"}. Columns that are named by both languages ("fr", "en") hold the texts.
     """
+    constants = constants or {}
     # What the caller names is checked first.
     columns = {name: str(column) for name, column in (columns or {}).items()}  # a number in YAML
     listing = f"found: {', '.join(map(str, found)) or 'none'}"
@@ -103,12 +105,12 @@ def find_columns(
 
     # The two texts, under the same pair of usual names.
     mapping = dict(columns)
-    pair = _text_columns(found, columns)
+    pair = _text_columns(found, columns, constants)
     if pair is None:
         missing = " and ".join(side for side in ("source", "target") if side not in columns)
         fix = "rename them, or name them: --column source=NAME, in a recipe columns: {source: NAME}"
         if len(found) == 2:
-            fix += "; two columns without header need both languages"
+            fix += f"; {_fix_of_two_columns(*map(str, found))}"
         raise ValueError(f"{where} has no columns for {missing}; {listing}; {fix}")
     mapping["source"], mapping["target"] = pair
 
@@ -138,13 +140,54 @@ def find_columns(
     return mapping
 
 
-def _text_columns(found: Sequence[str], columns: Mapping[str, str]) -> tuple[str, str] | None:
+def _fix_of_two_columns(first: str, second: str) -> str:
+    """What makes texts of two columns under unusual names, or of a first row without names."""
+    fix = "two columns without header need both languages"
+    if names_language(first) and names_language(second):
+        fix += f", and so do these: --source-lang {first} --target-lang {second}"
+    return fix
+
+
+def _text_columns(
+    found: Sequence[str], columns: Mapping[str, str], constants: Mapping[str, str | None]
+) -> tuple[str, str] | None:
     """The columns of both texts; None where no pair of names is there."""
     for source, target in TEXT_ALIASES:
         pair = (columns.get("source", source), columns.get("target", target))
         if set(pair) <= set(found):
             return pair
-    return None
+    if "source" in columns or "target" in columns:
+        return None
+    return columns_of_languages(found, constants)
+
+
+def columns_of_languages(
+    found: Sequence[str], constants: Mapping[str, str | None]
+) -> tuple[str, str] | None:
+    """The columns whose names mean the languages of source and target, as in a header "fr", "en";
+    None where not exactly one column names each."""
+    names = []
+    for side in ("source_lang", "target_lang"):
+        code = constants.get(side)
+        named = [name for name in found if code and _means(name, code)]
+        if len(named) != 1:
+            return None
+        names.extend(named)
+    source, target = names
+    return (source, target) if source != target else None
+
+
+def names_language(name: str) -> bool:
+    """Whether a column's name is that of a language."""
+    from hf_echo.languages import meanings
+
+    return bool(meanings(name))
+
+
+def _means(name: object, code: str) -> bool:
+    from hf_echo.languages import meanings
+
+    return name == code or code in meanings(name)
 
 
 def _first_in(names: Sequence[str], found: Sequence[str]) -> str | None:

@@ -24,7 +24,13 @@ from ..modeling.generation_echo import (
 from ..modeling.modeling_echo_base import DECODER_FOLDER, check_finite
 from ..modeling.modeling_echo_sonar import SonarForTranslation
 from ..modeling.packed_echo import has_hooks
-from ..modeling.prompting_echo import is_blank, langs_of, texts_of
+from ..modeling.prompting_echo import (
+    check_known_langs,
+    check_no_lists,
+    is_blank,
+    langs_of,
+    texts_of,
+)
 from ..modeling.reranking_echo import decode_embeddings
 from ..modeling.translation_echo_speech import SPEECH, EchoSpeechForTranslation
 from ..utils.bars import hidden
@@ -104,8 +110,11 @@ def translate(  # noqa: PLR0913 (the options of `hf-echo translate`)
     texts: list[str] = []
     langs: str | list[str | None] | None = None
     if vectors is None:
+        if isinstance(inputs, (list, tuple)):
+            check_no_lists(inputs)
         texts = texts_of(inputs)
         langs = langs_of(source_lang, len(texts), "source_lang")
+        check_known_langs(langs, getattr(model.config, "languages", None))
     if not len(texts if vectors is None else vectors):
         return []
     beams = num_beams if num_beams is not None else model.generation_config.num_beams or 1

@@ -32,7 +32,14 @@ from ..data.formats import Languages, Part, kind_of, open_file, quoted
 from ..data.pair_writer import check_not_read, check_text_output, is_table, tsv_line, write_pairs
 from ..data.parts import log_left_out
 from ..data.pipeline.filters.threshold import DirectionThreshold
-from ..data.schema import LANGUAGE_ALIASES, TEXT_ALIASES, as_list, find_columns
+from ..data.schema import (
+    LANGUAGE_ALIASES,
+    TEXT_ALIASES,
+    as_list,
+    columns_of_languages,
+    find_columns,
+    names_language,
+)
 from ..data.texts import open_two_texts, texts_of_block
 from ..inference.embedding_files import take_rows
 from ..inference.embedding_store import key_of
@@ -116,13 +123,16 @@ def open_pairs(
     source = Path(source)
     columns = {name: str(column) for name, column in (columns or {}).items()}
     columns_are_numbers = bool(columns) and all(column.isdigit() for column in columns.values())
+    given_langs = {"source_lang": langs[0], "target_lang": langs[1]}
     header_lines = []
 
     def is_header(fields: list[str]) -> bool:
         if columns_are_numbers:
             return False
         if len(fields) == 2 and not columns and tuple(fields) not in TEXT_ALIASES:
-            return False
+            if not columns_of_languages(fields, given_langs):
+                _warn_of_languages(fields, source)
+                return False
         header_lines.append("\t".join(fields))
         return True
 
@@ -137,11 +147,11 @@ def open_pairs(
         is_tsv = str(source) == STANDARD or kind_of(source) == ".tsv"
 
     # A language is a constant of the whole file unless the file has a column for it.
-    constants = []
+    constants: dict[str, str | None] = {}
     for side, lang, aliases in zip(("source_lang", "target_lang"), langs, zip(*LANGUAGE_ALIASES)):
         file_has_column = side in columns or not set(aliases).isdisjoint(part.columns)
         if lang or not file_has_column:
-            constants.append(side)
+            constants[side] = lang
     mapping = find_columns(part.columns, columns, constants=constants, where=part.label)
 
     identity = None
@@ -155,6 +165,22 @@ def open_pairs(
         files=files,
         left_out=left_out,
     )
+
+
+def _warn_of_languages(fields: Sequence[str], source: Path) -> None:
+    """Say that a first line which looks like a header is read as a pair: it may be one of a
+    dictionary."""
+    first, second = fields
+    if first != second and names_language(first) and names_language(second):
+        logger.warning(
+            "%s: the first line, %s and %s, is read as a pair; if it names the languages, give them: "
+            "--source-lang %s --target-lang %s",
+            name_of(source),
+            first,
+            second,
+            first,
+            second,
+        )
 
 
 def _blocks(

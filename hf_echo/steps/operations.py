@@ -8,6 +8,7 @@ recognised. Nothing heavy is imported here, since the help of the commands reads
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -341,6 +342,11 @@ class AddLanguage(Operation):
     max_length: int = setting("longest text in tokens; longer ones are cut", DefaultOf(), least=1)
     seed: int = setting("random seed", DefaultOf())
 
+    def alone(self) -> AbstractContextManager[Any]:
+        from ..utils.files import only_run
+
+        return only_run(self.output_dir or self.model)
+
     def make(self) -> dict[str, Any]:
         return self.function()(self.model, self.language, **self.options("model"))
 
@@ -395,6 +401,7 @@ class MeasureTeacher(Operation):
                 parents=self.names(CHECKPOINT),
                 data=self.names(DATA),
                 output_dir=self.output_dir,
+                results={"xsimpp": errors},
             )
         return {"output_dir": self.output_dir, "xsimpp": errors}
 

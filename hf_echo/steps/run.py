@@ -118,18 +118,19 @@ def run_operation(
     for problem in _input_problems(operation, made=()):
         raise FileNotFoundError(f"{path}: {problem}")
     check_outputs(operation)
-    # The same command twice does the work once.
-    if not fresh and is_made(operation):
-        logger.info(
-            "%s is made already (%s); --fresh makes it again", path.stem, operation.output_dir
-        )
-    else:
-        logger.info("%s: %s", path.stem, operation.operation)
-        operation.make()
-    # A run that was stopped before its card gets it now.
-    operation.write_card()
-    counted = (read_lineage(operation.output_dir) or {}).get("results", {})
-    return {"operation": operation.operation, "output_dir": operation.output_dir, **counted}
+    # Two runs would replace each other's files.
+    with operation.alone():
+        # The same command twice does the work once.
+        if not fresh and is_made(operation):
+            logger.info(
+                "%s is made already (%s); --fresh makes it again", path.stem, operation.output_dir
+            )
+        else:
+            logger.info("%s: %s", path.stem, operation.operation)
+            operation.make()
+        # A run that was stopped before its card gets it now.
+        operation.write_card()
+    return {"operation": operation.operation, **operation.counted()}
 
 
 def describe_operation(

@@ -7,6 +7,7 @@ Nothing heavy is imported here, since the help of the commands reads it.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +32,27 @@ class Operation(Step):
         return report if isinstance(report, dict) else None
 
     def run(self) -> dict[str, Any] | None:
-        report = self.make()
-        self.write_card()
-        return report or {"output_dir": str(self.output_dir)}
+        with self.alone():
+            report = self.make()
+            self.write_card()
+        return self.counted() | (report or {})
+
+    def alone(self) -> AbstractContextManager[Any]:
+        """A block that one process runs at a time for this output folder; another one is refused
+        with ValueError."""
+        from ..utils.files import only_run
+
+        assert self.output_dir
+        return only_run(self.output_dir)
+
+    def counted(self) -> dict[str, Any]:
+        """The report of the result in `output_dir`: its place, and what its lineage counted."""
+        from ..utils.lineage import read_lineage
+
+        if self.output_dir is None:
+            return {}
+        lineage = read_lineage(self.output_dir) or {}
+        return {"output_dir": self.output_dir, **lineage.get("results", {})}
 
     def missing(self) -> Iterable[str]:
         """What it needs beside its inputs, such as a package, and this machine does not have."""

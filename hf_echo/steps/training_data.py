@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -452,6 +453,9 @@ class FilterData(Operation):
         from ..negatives.recipe_steps import STEPS
 
         run_pipeline(self, read_recipe(self.recipe, STEPS), self.output_dir, block=self.block)
+
+    def alone(self) -> AbstractContextManager[Any]:
+        return nullcontext()  # the pipeline locks its folder
 
     def run(self) -> None:
         self.make()  # the steps are printed, and the folder has its own report

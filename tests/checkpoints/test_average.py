@@ -86,7 +86,7 @@ def test_encoders_have_no_decoder_to_average(encoders, tmp_path):
 
 
 def test_an_encoder_averages_with_the_encoder_of_a_whole_model_only(two, encoders, tmp_path):
-    with pytest.raises(ValueError, match="is an encoder without a decoder: give part=encoder"):
+    with pytest.raises(ValueError, match="is an encoder without a decoder: give --part encoder"):
         average_checkpoints(encoders[0], two[1], tmp_path / "none")
 
 
@@ -154,7 +154,7 @@ def test_decoders_of_other_shapes_are_refused(two, toy, toy_tokenizer, tmp_path)
     model = toy.make_model(toy_tokenizer, decoder={"intermediate_size": 48})
     wide = toy.save(tmp_path / "wide", model, toy_tokenizer)
     refuses(
-        r"differ in decoder.*part=encoder averages the encoders alone",
+        r"differ in decoder.*--part encoder .* averages the encoders alone",
         two[0],
         wide,
         tmp_path / "out",

@@ -54,9 +54,23 @@ def test_sentence_transformers_opens_echo_nano(echo_nano):
     assert french @ english > other @ english
 
 
-def test_the_pipeline_opens_echo_nano(echo_nano):
-    translator = pipeline("sonar-translation", model=str(echo_nano))
+@pytest.fixture(scope="module")
+def translator(echo_nano):
+    return pipeline("sonar-translation", model=str(echo_nano), device="cpu")
 
+
+@pytest.mark.parametrize("lang", ["xx", "fr", ["xx"]])
+def test_the_pipeline_refuses_what_is_no_language(translator, lang):
+    with pytest.raises(ValueError, match="unknown language code '(xx|fr)'; codes look like fra_"):
+        translator(["Bonjour."], src_lang=lang)
+
+
+def test_the_pipeline_says_how_embeddings_are_given(translator):
+    with pytest.raises(ValueError, match=r"row 1 is a list .*one array: numpy.array\(rows\)"):
+        translator([[0.1, 0.2]], src_lang="fra_Latn")
+
+
+def test_the_pipeline_opens_echo_nano(translator):
     (row,) = translator("Le parlement a adopté la loi.", src_lang="fra_Latn", tgt_lang="eng_Latn")
 
     assert row["translation_text"]

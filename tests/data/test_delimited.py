@@ -43,6 +43,28 @@ def test_what_pandas_writes_is_read_as_it_was(tmp_path, name, delimiter, quoting
     assert list(zip(rows["source"], rows["target"])) == ROWS
 
 
+@pytest.mark.parametrize(
+    "lines", ["fr\ten\nchat\tcat\nlac\tlake\n", "en\tfr\ncat\tchat\nlake\tlac\n"]
+)
+def test_a_header_of_the_languages_is_no_pair(tmp_path, lines):
+    path = tmp_path / "a.tsv"
+    path.write_text(lines)
+
+    rows = load_parallel(path, **CODES)
+
+    assert rows["source"] == ["chat", "lac"]
+    assert rows["target"] == ["cat", "lake"]
+
+
+def test_a_pair_of_other_language_names_stays_a_pair(tmp_path):
+    path = tmp_path / "a.tsv"
+    path.write_text("fr\tde\nchat\tcat\n")
+
+    rows = load_parallel(path, **CODES)
+
+    assert rows["source"] == ["fr", "chat"]
+
+
 @pytest.mark.parametrize("name", ["a.tsv", "a.tsv.bz2", "a.csv", "a.csv.gz"])
 def test_what_is_written_pandas_reads(tmp_path, name):
     with write_pairs(tmp_path / name) as write:

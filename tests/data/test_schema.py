@@ -139,24 +139,43 @@ def test_named_columns_go_before_the_usual_names():
 
 
 def test_usual_names_stand_beside_named_columns():
-    languages = ("source_lang", "target_lang")
+    languages = {"source_lang": "fra_Latn", "target_lang": "eng_Latn"}
 
     columns = find_columns(["french", "tgt"], {"source": "french"}, constants=languages)
 
     assert columns == {"source": "french", "target": "tgt"}
 
 
+@pytest.mark.parametrize("names", [["fr", "en"], ["English", "id", "fra_Latn"]])
+def test_columns_may_be_named_by_their_languages(names):
+    languages = {"source_lang": "fra_Latn", "target_lang": "eng_Latn"}
+
+    columns = find_columns(names, constants=languages)
+
+    french = {"fr", "fra_Latn"} & set(names)
+    english = {"en", "English"} & set(names)
+    assert {columns["source"]} == french
+    assert {columns["target"]} == english
+
+
 @pytest.mark.parametrize(
     "names, columns, constants, message",
     [
-        (["a", "b"], None, (), "no columns for source and target; found: a, b; rename them"),
-        (["a", "b", "c"], None, (), "name them: --column source=NAME"),
-        (["Bonjour.", "Hello."], None, (), "two columns without header need both languages"),
-        (["a", "b"], {"source": "c"}, (), r"no column 'c' \(named for source\); found: a, b"),
-        (["a", "b"], {"source": "a", "target": "b"}, (), "no column for source_lang; found: a, b;"),
-        (["source", "target"], None, (), r"give source_lang \(--source-lang\), such as fra_Latn"),
-        (["a", "b"], {"text": "a"}, (), "'text' is not one of source"),
-        (["src", "tgt", "src_lang"], None, ("source_lang",), "its own column 'src_lang'"),
+        (["a", "b"], None, {}, "no columns for source and target; found: a, b; rename them"),
+        (["a", "b", "c"], None, {}, "name them: --column source=NAME"),
+        (["Bonjour.", "Hello."], None, {}, "two columns without header need both languages"),
+        (["a", "b"], {"source": "c"}, {}, r"no column 'c' \(named for source\); found: a, b"),
+        (["a", "b"], {"source": "a", "target": "b"}, {}, "no column for source_lang; found: a, b;"),
+        (["source", "target"], None, {}, r"give source_lang \(--source-lang\), such as fra_Latn"),
+        (["a", "b"], {"text": "a"}, {}, "'text' is not one of source"),
+        (
+            ["src", "tgt", "src_lang"],
+            None,
+            {"source_lang": "fra_Latn"},
+            "its own column 'src_lang'",
+        ),
+        (["fr", "en"], None, {}, "--source-lang fr --target-lang en"),
+        (["fr", "de"], None, {"source_lang": "fra_Latn"}, "no columns for source and target"),
     ],
 )
 def test_a_wrong_column_says_which_there_are(names, columns, constants, message):

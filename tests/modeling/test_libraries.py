@@ -193,6 +193,23 @@ def test_lora_of_the_whole_model(make_model, tokenizer, batch):
 # sentence-transformers
 
 
+def test_sentence_transformers_gives_states_of_tokens(make_model, tokenizer, tmp_path):
+    """With the two settings of docs/start.md, as AutoModel gives them for each text alone."""
+    encoder = make_model().encoder.eval()
+    encoder.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    model = SentenceTransformer(str(tmp_path), device="cpu")
+    model[0].modality_config["text"]["method_output_name"] = "last_hidden_state"
+    model[0].module_output_name = "token_embeddings"
+
+    states = model.encode(TEXTS, output_value="token_embeddings")
+
+    for text, states_of_text in zip(TEXTS, states, strict=True):
+        with torch.no_grad():
+            expected = encoder(**tokenizer([text], return_tensors="pt")).last_hidden_state[0]
+        torch.testing.assert_close(states_of_text, expected, rtol=0, atol=1e-5)
+
+
 def test_settings_of_a_sentence_transformer_are_saved(make_model, tokenizer, tmp_path):
     make_model().encoder.save_pretrained(tmp_path / "a")
     tokenizer.save_pretrained(tmp_path / "a")

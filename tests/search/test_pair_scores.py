@@ -428,3 +428,30 @@ def test_a_closed_pipe_is_one_line(toy_folders, tmp_path):
     assert -1 <= float(process.stdout) <= 1
     # head may read everything before it ends
     assert errors in ([], ["hf-echo: standard output was closed before the end"])
+
+
+@pytest.fixture
+def dictionary(tmp_path):
+    """A file of two columns whose first line is that of a header or of a dictionary."""
+    path = tmp_path / "words.tsv"
+    path.write_text("fr\ten\nchat\tcat\n")
+    return path
+
+
+def sources_of(pairs):
+    return [source for block in pairs.blocks() for source in block.sources]
+
+
+def test_a_header_of_the_given_languages_is_no_pair(dictionary):
+    pairs = open_pairs(dictionary, langs=CODES)
+
+    assert pairs.header == "fr\ten"
+    assert sources_of(pairs) == ["chat"]
+
+
+def test_a_first_line_of_languages_is_a_pair_with_a_warning(dictionary, caplog):
+    pairs = open_pairs(dictionary)
+
+    assert sources_of(pairs) == ["fr", "chat"]
+    assert "is read as a pair" in caplog.text
+    assert "--source-lang fr --target-lang en" in caplog.text

@@ -22,6 +22,7 @@ from hf_echo.stages.modular import add_language, modular_backbone
 from hf_echo.steps.recipe import read_recipe
 from hf_echo.steps.run import describe_journey, describe_operation, run_operation
 from hf_echo.steps.table import OPERATIONS
+from hf_echo.utils.files import only_run
 from hf_echo.utils.lineage import read_lineage
 from hf_echo.utils.settings import default_of, fields_of, positions
 
@@ -182,6 +183,34 @@ def test_a_step_is_done_once(made, caplog):
     assert "is made already" in caplog.text
     assert times(out) == before
     assert describe_operation(path)["made already"] is True
+
+
+def test_two_runs_do_not_write_one_folder(world):
+    path = case(world, "average")
+    # The lock is held as by a run in another process.
+    with only_run(world / "1_average"), pytest.raises(ValueError, match="another run writes"):
+        run_operation(path)
+    assert not (world / "1_average").exists()
+
+
+def test_two_commands_do_not_write_one_folder(world, refused):
+    with only_run(world / "both"):
+        refused("another run writes", "average", world / "model", world / "other", world / "both")
+    assert not (world / "both").exists()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("release", "model", "out"), ("average", "model", "other", "out")],
+    ids=["release", "average"],
+)
+def test_a_command_prints_the_same_report_again(world, answer, words):
+    command = (words[0], *(world / name for name in words[1:]))
+
+    first = answer(*command)
+
+    assert first["output_dir"] == str(world / "out")
+    assert answer(*command) == first
 
 
 CHANGED = "was made in another way: share was 0.3, now 0.5; --fresh replaces it, or give another output_dir"

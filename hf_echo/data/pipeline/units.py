@@ -79,6 +79,8 @@ def read_unit(unit: Unit, bad: BadRows) -> Iterator[pa.Table]:
         if path.is_file():
             open_file(path)
     except ValueError as error:
+        if not bad.skip:
+            raise  # of the file: no row of it was read
         bad.add(unit.path, 1, str(error).removeprefix(f"{path}: "))
         bad.report()
         return

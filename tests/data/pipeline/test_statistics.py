@@ -84,3 +84,13 @@ def test_a_step_without_repeated_rows_has_no_column_of_them():
     steps = as_json([("sources", {"fra_Latn>eng_Latn": 3}), ("sanity", {"fra_Latn>eng_Latn": 2})])
 
     assert steps_table(steps).splitlines()[-1] == "| sanity | 3 | 2 | 1 | 66.7 |"
+
+
+def test_an_unreadable_file_is_no_bad_row(tmp_path):
+    path = tmp_path / "fr.txt"
+    path.write_text("Bonjour.\n")
+
+    with pytest.raises(ValueError, match="fr.txt: unknown file type; use one of") as caught:
+        collect_statistics([path])
+
+    assert "bad row" not in str(caught.value)
