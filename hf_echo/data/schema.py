@@ -87,7 +87,8 @@ def find_columns(
     takes precedence.
 
     ``constants`` are schema columns with one value for all rows, which need no column in the file:
-    {"source_lang": "fra_Latn"}. Columns that are named by both languages ("fr", "en") hold the texts.
+    {"source_lang": "fra_Latn"}. Columns that are named by both languages ("fr", "en") hold the
+    texts.
     """
     constants = constants or {}
     # What the caller names is checked first.

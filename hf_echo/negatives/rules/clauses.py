@@ -126,7 +126,8 @@ def is_base(word: str) -> bool:
 
 
 def has_negation(s: Sentence, start: int, length: int = 6) -> bool:
-    """Whether one of `length` tokens from `start` on is a negative word such as "not" or "never"."""
+    """Whether one of `length` tokens from `start` on is a negative word such as "not" or
+    "never"."""
     return any(word in _NEGATIVE for word in s.low[start : start + length])
 
 

@@ -90,13 +90,13 @@ def _of_backbone(model_args: ModelArguments, start: Start) -> EchoConfig | None:
 
 
 class KeptVectors(NamedTuple):
-    """Vectors that a token keeps in a block for the backward pass, beside the inputs of the linear layers that
-    learn: inputs of norms; queries, keys and values; results of attention; factors of the feed-forward layer.
-    The scores of attention are not kept.
+    """Vectors that a token keeps in a block for the backward pass, beside the inputs of the linear
+    layers that learn: inputs of norms; queries, keys and values; results of attention; factors of
+    the feed-forward layer. The scores of attention are not kept.
 
     Attributes:
-        of_hidden: vectors of the hidden size, whatever learns. The residual stream, the norms and attention on a
-            processor keep them in float32.
+        of_hidden: vectors of the hidden size, whatever learns. The residual stream, the norms and
+            attention on a processor keep them in float32.
         of_norms: further ones for the gradients of the norms' own weights.
         of_inner: vectors of the size inside of the feed-forward layer.
         kept_anyway: linear layers whose input is one of these vectors in float32.
@@ -136,8 +136,8 @@ class Stack(NamedTuple):
         layers: the blocks, first to last, with an adapter's matrices where there is one.
         hidden, inner: width, width inside of the feed-forward layer.
         block: "llama" (a feed-forward layer with a gate), "bert" or "decoder".
-        is_reached: something in front of the blocks learns. Else blocks below the first one that learns keep
-            nothing.
+        is_reached: something in front of the blocks learns. Else blocks below the first one that
+            learns keep nothing.
     """
 
     tokens: float
@@ -275,15 +275,18 @@ def _parameters_by_part(model: nn.Module, encoder: EchoEncoder) -> dict[str, int
 
 
 def _encoder_stack(encoder: EchoEncoder, tokens: float) -> Stack:
+    """The blocks of an encoder through which so many tokens of a batch go."""
     config = encoder.config
     inner = getattr(config.backbone, "intermediate_size", 4 * config.hidden_size)
     is_gated = any(name.endswith("gate_proj") for name, _ in encoder.named_modules())
     block = "llama" if is_gated else "bert"
-    layers = layer_list(encoder)
-    if layers is None:  # layers in several lists, or one that is used again and again
-        layers = [encoder.backbone] * config.num_hidden_layers
+    # Layers in several lists, or one that is used again and again, count as so many backbones.
+    layers: list[nn.Module] = [encoder.backbone] * config.num_hidden_layers
+    one_list = layer_list(encoder)
+    if one_list is not None:
+        layers = list(one_list)
     is_reached = _learns(encoder.get_input_embeddings())
-    return Stack(tokens, list(layers), config.hidden_size, inner, block, is_reached)
+    return Stack(tokens, layers, config.hidden_size, inner, block, is_reached)
 
 
 def _weights_of_target_token(decoder: EchoDecoder, args: Any) -> float:

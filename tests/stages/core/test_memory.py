@@ -45,7 +45,8 @@ def make_model(block: str, layers: int) -> torch.nn.Module:
 
 
 def add(model: torch.nn.Module, block: str, adapter: AdapterSettings) -> None:
-    """The adapter of a block that is not the decoder's; a decoder is frozen, and hands gradients on to the encoder."""
+    """The adapter of a block that is not the decoder's; a decoder is frozen, and hands gradients on
+    to the encoder."""
     names = {name.rpartition(".")[2] for name, _ in model.named_modules()}
     modules = adapter.target_modules
     if modules is not None:
