@@ -2,6 +2,7 @@
 who shares a batch, whose decoder, how much of the vocabulary."""
 
 import json
+import logging
 
 import numpy as np
 import pytest
@@ -86,6 +87,20 @@ def test_shape_of_the_decoder(toy_tokenizer):
     assert [matrix.shape for matrix in matrices] == [(300, 32), (400, 32)]
     with pytest.raises(ValueError, match="unknown shape field 'decoder_hidden_size'"):
         new_config(SHAPE | {"decoder_hidden_size": 3}, toy_tokenizer)
+
+
+def test_scaled_rotary_positions_need_no_warning(toy_tokenizer, caplog):
+    """Llama 3's scaling has 8192 positions before it, the tokenizer cuts at fewer."""
+    rope = dict(rope_type="llama3", rope_theta=500000.0, factor=32.0)
+    rope |= dict(low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=8192)
+    logger = logging.getLogger("transformers.modeling_rope_utils")
+    logger.addHandler(caplog.handler)  # transformers passes nothing on to the root
+
+    config = new_config(SHAPE | {"rope_parameters": rope}, toy_tokenizer)
+
+    logger.removeHandler(caplog.handler)
+    assert not caplog.records
+    assert config.max_position_embeddings == 262144
 
 
 @pytest.mark.parametrize("kind", ["training", "release"])

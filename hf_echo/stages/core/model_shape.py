@@ -94,7 +94,7 @@ def new_config(
     # Fields of the decoder alone, of the encoder alone, and those that both have.
     decoder_fields = {name: shape.pop(key) for key, name in OF_DECODER.items() if key in shape}
     encoder_fields = {name: shape.pop(name) for name in ENCODER_ONLY if name in shape}
-    common = _of_tokenizer(tokenizer) | shape
+    common = _of_tokenizer(tokenizer) | _positions_of(shape) | shape
     decoder_fields["decoder_start_token_id"] = common["bos_token_id"]
     try:
         decoder = EchoDecoderConfig(**common | decoder_fields)
@@ -138,6 +138,19 @@ def _of_tokenizer(tokenizer: EchoTokenizer) -> dict[str, int | None]:
     if values["eos_token_id"] is None:
         values["eos_token_id"] = values["sep_token_id"]
     return values
+
+
+def _positions_of(shape: dict[str, Any]) -> dict[str, int]:
+    """The positions that scaled rotary embeddings reach ("llama3", "yarn"): transformers expects
+    more of them than there were before the scaling."""
+    rope = shape.get("rope_parameters")
+    if not isinstance(rope, dict):
+        return {}
+    original = rope.get("original_max_position_embeddings")
+    factor = rope.get("factor")
+    if not isinstance(original, int) or not isinstance(factor, (int, float)):
+        return {}
+    return {"max_position_embeddings": int(original * factor)}
 
 
 def _check_values(shape: dict[str, Any]) -> None:
