@@ -140,9 +140,7 @@ def test_fields_of_some_stages_are_those_that_a_stage_names():
     ],
 )
 def test_wrong_values_are_named_before_data_are_read(recipe, monkeypatch, values, message):
-    monkeypatch.setattr(
-        "hf_echo.data.load_parallel", lambda *_: pytest.fail("data were read")
-    )
+    monkeypatch.setattr("hf_echo.data.load_parallel", lambda *_: pytest.fail("data were read"))
     path = recipe(**values)
     for command in (train_recipe, dry_run):
         with pytest.raises(ValueError, match=message):

@@ -79,9 +79,7 @@ def test_a_finished_run_mends_the_paths_of_its_record(recipe, place, caplog):
 
 
 def test_a_folder_with_files_of_others_is_left_alone(recipe, place, monkeypatch):
-    monkeypatch.setattr(
-        "hf_echo.data.load_parallel", lambda *_: pytest.fail("data were read")
-    )
+    monkeypatch.setattr("hf_echo.data.load_parallel", lambda *_: pytest.fail("data were read"))
     (place / "mine").mkdir()
     (place / "mine" / "config.json").write_text("{}")
     path = recipe(output_dir=str(place / "mine"))
