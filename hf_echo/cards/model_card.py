@@ -33,6 +33,9 @@ OWN_COLUMN = {
 }
 
 
+EXAMPLES = {"fra_Latn": "Le chat dort.", "eng_Latn": "The cat sleeps."}
+
+
 @dataclass(frozen=True)
 class Kind:
     """What the Hub files a model under; hub_cards/open/NAME.md.j2 says what it is and opens it."""
@@ -84,6 +87,7 @@ def model_card(
     *,
     config: Mapping[str, Any] | None = None,
     decoder: bool = False,
+    written: Sequence[str] | None = None,
     heard: Mapping[str, Any] | None = None,
 ) -> str:
     """README.md of a checkpoint, with the fields `stage` and `teacher` in its header.
@@ -94,7 +98,9 @@ def model_card(
         results: {"eval_NAME_xsim": ..., "eval_NAME_xsimpp": ...} in percent; "tables" of a speech
             encoder.
         config: content of config.json; None: of an Echo encoder.
-        decoder: whether the folder has decoder/. heard: content of speech_data.json.
+        decoder: whether the folder has decoder/. written: NLLB codes that it writes.
+        heard: content
+            of speech_data.json.
     """
     # The kind of model, and what it was made from.
     if config is None:
@@ -121,6 +127,7 @@ def model_card(
         datasets=_datasets(run),
         license=_nearest(run, "license"),  # converters write that of the weights
         prompt="fra_Latn" if "fra_Latn" in codes else None,
+        example=_example(codes, written or []),
         languages=_hub_codes(codes),
         codes=codes,
         steps=[_row(step) for step in steps(run)],
@@ -128,6 +135,19 @@ def model_card(
         measured=_speech_rows(results) if kind.name == "echo_speech" else [],
         heard=heard,
     )
+
+
+def _example(codes: Sequence[str], written: Sequence[str]) -> dict[str, str]:
+    """A text in a language that the model reads, and one that its decoder writes, for the code of
+    the card."""
+    source = "fra_Latn"
+    if codes and source not in codes:
+        source = "eng_Latn" if "eng_Latn" in codes else codes[0]
+    target = "eng_Latn"
+    others = [code for code in sorted(written) if code != source]
+    if others and target not in others:
+        target = others[0]
+    return {"text": EXAMPLES.get(source, "TEXT"), "source": source, "target": target}
 
 
 def _hub_codes(codes: Sequence[str]) -> list[str]:
@@ -177,9 +197,14 @@ def checkpoint_card(folder: str | Path) -> str:
         or lineage.get("results", {}).get("languages")
     )
     results = read_json(folder / "results.json", {}) or _results_of_parent(lineage)
-    decoder = (folder / "decoder").is_dir()
     return model_card(
-        lineage, codes, results, config=config, decoder=decoder, heard=read_speech_data(folder)
+        lineage,
+        codes,
+        results,
+        config=config,
+        decoder=(folder / "decoder").is_dir(),
+        written=read_json(folder / "decoder" / "config.json", {}).get("languages"),
+        heard=read_speech_data(folder),
     )
 
 
@@ -311,8 +336,10 @@ def _row(run: Mapping[str, Any]) -> dict[str, Any]:
         start += f" + decoder of {_public(values['decoder'])}"
     settings = []
     for name, value in values.items():
-        is_shown = name.endswith("_weight") if is_training else name not in OWN_COLUMN
-        if is_shown and value is not None:
+        is_shown = name not in OWN_COLUMN
+        if is_training:
+            is_shown = name.endswith("_weight") or name == "adapter"
+        if is_shown and value not in (None, {}, []):
             settings.append(f"{name} {_short(value)}")
     return {
         "stage": run["stage"],

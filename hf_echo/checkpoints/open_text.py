@@ -11,7 +11,8 @@ from transformers.utils import has_file
 from ..inference.encode import opening
 from ..modeling import EchoConfig, EchoEncoder, EchoForTranslation, EchoSpeechConfig
 from ..modeling.modeling_echo_base import DECODER_FOLDER
-from .adapters import base_of, is_adapter, merge_into
+from ..utils.adapter_base import base_of, is_adapter
+from .adapters import merge_into
 
 
 def stored_config(model: str | Path) -> EchoConfig:

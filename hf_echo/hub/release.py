@@ -17,7 +17,6 @@ from typing import Any
 from transformers import GenerationConfig
 
 from ..cards.model_card import checkpoint_card, write_checkpoint_card
-from ..checkpoints.adapters import base_of, is_adapter
 from ..checkpoints.few_bits import store_few_bits
 from ..checkpoints.open_text import encoder_of, open_checkpoint
 from ..data.leaks import REPORT
@@ -28,6 +27,7 @@ from ..inference.encode_speech import load_speech_encoder
 from ..inference.translate import load_translator
 from ..modeling import EchoForTranslation
 from ..modeling.modeling_echo_base import DECODER_FOLDER
+from ..utils.adapter_base import base_of, is_adapter
 from ..utils.did_you_mean import did_you_mean
 from ..utils.files import read_json, write_json
 from ..utils.fingerprint import write_checksums

@@ -11,6 +11,7 @@ import json
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from threading import local
 from typing import Any
@@ -27,6 +28,7 @@ from ..modeling.modeling_echo_base import check_finite, why_unreadable
 from ..modeling.packed_echo import MAX_TOKENS, MIN_TOKENS, can_pack, length_batches, packed_encoder
 from ..modeling.precision_echo import bf16_is_faster, has_fast_bf16  # noqa: F401 (others import it from here)
 from ..modeling.prompting_echo import langs_of, texts_of
+from ..utils.adapter_base import base_of, is_adapter
 from ..utils.bars import hidden
 from ..utils.choices import OnLong
 from ..utils.cores import one_per_core
@@ -89,7 +91,8 @@ def opening(name_or_path: str | Path) -> Iterator[str]:
     warning per process.
 
     Raises:
-        FileNotFoundError: no such folder or Hub name. ValueError: a damaged checkpoint.
+        FileNotFoundError: no such folder or Hub name. ValueError: a damaged checkpoint, or an
+            adapter on a base that has changed since.
     """
     name = snapshot(name_or_path)
     # What cannot be there is refused before transformers asks the Hub for it.
@@ -107,6 +110,8 @@ def opening(name_or_path: str | Path) -> Iterator[str]:
     reason = None if Path(name).exists() else out_of_reach(name)
     if reason:
         raise FileNotFoundError(f"{name!r} is neither a folder nor a name on the Hub: {reason}")
+    if is_adapter(name):
+        _check_base_once(name)
     # Errors inside: of a folder the damaged file, of a Hub name that it is none.
     before = remote_modules()
     try:
@@ -120,6 +125,13 @@ def opening(name_or_path: str | Path) -> Iterator[str]:
     finally:
         if remote_modules() - before:
             warn_unpinned(name)
+
+
+@cache
+def _check_base_once(adapter: str) -> None:
+    """Raises ValueError where the base of an adapter is no longer the one that it was trained on.
+    A command opens a folder several times, and this reads the whole base."""
+    base_of(adapter)
 
 
 @contextmanager

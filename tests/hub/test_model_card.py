@@ -70,6 +70,29 @@ def test_the_figures_have_a_row_for_each_set(token_card):
     assert not [row for row in rows if "1.88" in row]  # the mean over sets is not a set
 
 
+def test_the_journey_names_an_adapter():
+    run = run_of("contrastive", None, model_name_or_path="o/1", adapter={"r": 4, "alpha": 8})
+    assert table(model_card(run, []))[0][-1] == "adapter r 4 alpha 8"
+
+
+def test_a_setting_without_value_is_left_out():
+    run = run_of("release", None, generation={}, dtype="fp32") | {"kind": "operation"}
+    assert table(model_card(run, []))[0][-1] == "dtype fp32"
+
+
+@pytest.mark.parametrize(
+    ("read", "written", "call"),
+    [
+        (["fra_Latn", "eng_Latn"], ["eng_Latn"], '"Le chat dort.", src_lang="fra_Latn", tgt_lang="eng_Latn"'),
+        (["asm_Beng", "eng_Latn"], ["asm_Beng"], '"The cat sleeps.", src_lang="eng_Latn", tgt_lang="asm_Beng"'),
+        (["asm_Beng", "ory_Orya"], ["ory_Orya"], '"TEXT", src_lang="asm_Beng", tgt_lang="ory_Orya"'),
+    ],
+)  # fmt: skip
+def test_the_example_is_in_languages_of_the_model(read, written, call):
+    card = model_card(run_of("release", None), read, decoder=True, written=written)
+    assert f"translate({call})" in card
+
+
 def test_a_model_on_a_pretrained_backbone_names_it():
     card = ModelCard(
         model_card(run_of("contrastive", None, output_dir="o/1", backbone="org/e5"), None)

@@ -11,6 +11,7 @@ from transformers import AutoModel, AutoTokenizer
 
 from hf_echo.checkpoints.open_text import open_checkpoint
 from hf_echo.hub.release import release_checkpoint
+from hf_echo.inference.any_encoder import any_encoder
 from hf_echo.modeling import EchoForTranslation
 from hf_echo.steps.dry_run import dry_run
 from hf_echo.steps.recipe import read_recipe
@@ -166,6 +167,14 @@ def test_an_adapter_of_another_base_is_refused(adapter_recipe, toy, toy_tokenize
     ) as refusal:
         release_checkpoint(tmp_path / "adapted", tmp_path / "release")
     assert "\n" not in str(refusal.value)
+
+
+def test_an_encoder_on_another_base_is_refused(adapter_recipe, toy, toy_tokenizer, tmp_path):
+    """It would embed, with other vectors than those that were trained."""
+    train_recipe(adapter_recipe())
+    save(tmp_path / "base", toy.make_model(toy_tokenizer, seed=8), toy_tokenizer)
+    with pytest.raises(ValueError, match="and .*base is another model: give that base"):
+        any_encoder(str(tmp_path / "adapted"))(TEXTS, "fra_Latn")
 
 
 def test_an_adapter_of_another_shape_is_refused(adapter_recipe, toy, toy_tokenizer, tmp_path):

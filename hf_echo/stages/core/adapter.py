@@ -16,8 +16,9 @@ from typing import Any
 from safetensors.torch import save_file
 from torch import nn
 
-from ...checkpoints.adapters import ADAPTER_WEIGHTS, write_base
+from ...checkpoints.adapters import ADAPTER_WEIGHTS
 from ...modeling import EchoForTranslation, EchoTokenizer
+from ...utils.adapter_base import write_base
 from ...utils.did_you_mean import did_you_mean
 from ...utils.settings import make, setting
 

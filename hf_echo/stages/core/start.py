@@ -8,10 +8,10 @@ from pathlib import Path
 
 import torch
 
-from ...checkpoints.adapters import is_adapter
 from ...checkpoints.open_text import is_release, open_checkpoint
 from ...inference.encode import opening
 from ...modeling import EchoConfig, EchoDecoder, EchoEncoder, EchoForTranslation, EchoTokenizer
+from ...utils.adapter_base import is_adapter
 from ...utils.hub import snapshot
 from ...vocabulary import load_tokenizer
 from .arguments import ModelArguments
