@@ -210,11 +210,15 @@ def test_lineage_of_an_export(exported):
     assert lineage["results"]["languages"] == ["eng_Latn", "fra_Latn", "rus_Cyrl"]
 
 
-def test_an_earlier_export_is_replaced(exported):
+def test_a_finished_export_repeats_its_report(exported):
     folder, out, _ = exported["llama"]
     step = OPERATIONS["export"](model=str(folder), output_dir=str(out))
+
+    report = step.run()
+
     assert step.is_whole()
-    assert step.run() == {"output_dir": str(out)}
+    languages = AutoModel.from_pretrained(folder).config.languages
+    assert report == {"output_dir": str(out), "languages": languages}
 
 
 def test_the_card_of_an_export_needs_no_code_of_ours(exported):
