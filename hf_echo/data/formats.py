@@ -218,10 +218,12 @@ def _open_delimited(
     # the end of a pipe that has let nothing through
     if is_stream and not head.texts and not head.bad:
         return Part(name_of(path), list(without_header or ("1", "2")), lambda wanted: iter(()))
-    if not head.texts or not head.texts[0] or head.numbers[0] != 1:
-        raise ValueError(
-            f"{name_of(path)}: the first line is empty or not UTF-8; it should name the columns"
-        )
+    if not head.texts and not head.bad:
+        raise ValueError(f"{name_of(path)} is empty; it needs a header or rows of two texts")
+    if head.bad and head.bad[0][0] == 1:
+        raise ValueError(f"{name_of(path)}:1: {head.bad[0][1]}")
+    if not head.texts[0]:
+        raise ValueError(f"{name_of(path)}: the first line is empty; it should name the columns")
     header_line = head.texts[0]
     is_csv = suffix == ".csv"
     delimiter = delimiter_of(header_line) if is_csv else "\t"

@@ -470,7 +470,8 @@ test_unreadable_files = refusals(
     ("c.parquet", TWICE, "c.parquet: the column name 'src' appears twice"),
     ("c.tsv", '"src"\t"tgt"\tx\nun "1"\tone\tdeux\n', 'c.tsv: the column name "src" has quotes'),
     ("c.tsv", "src\ttgt\tsrc\nun\tone\tdeux\n", "c.tsv: the column name 'src' appears twice"),
-    ("c.tsv", "", "c.tsv: the first line is empty"),
+    ("c.tsv", "", "c.tsv is empty; it needs a header or rows of two texts"),
+    ("c.tsv", "\n", "c.tsv: the first line is empty; it should name the columns"),
     (
         "c.json",
         '[{"source": "un"},\n {"source" "deux"}]',

@@ -311,7 +311,11 @@ REFUSED_FILES = {
     "not UTF-8": (b"un\tone\nun\tcaf\xe9\n", "p.tsv:2: not UTF-8"),
     "NUL": (LONG_LINE * 99 + b"u\0n\tone\n", "p.tsv:100: holds a NUL character"),
     "three columns": (b"1\tun\tone\n", "no columns for source and target; found: 1, un, one"),
-    "an empty input": (b"", "p.tsv: the first line is empty"),
+    "no UTF-8 from the start": (
+        b"un caf\xe9\tone\n",
+        "p.tsv:1: not UTF-8 .byte 0xe9 at position 7.",
+    ),
+    "an empty input": (b"", "p.tsv is empty; it needs a header or rows of two texts"),
 }
 
 
