@@ -274,6 +274,7 @@ class Bitext(OpensModel):
 
         from .. import inference
         from ..evaluation.benchmarks.bitext import (
+            NothingToMeasure,
             bitext_files,
             measure_bitext,
             read_bitext,
@@ -297,22 +298,35 @@ class Bitext(OpensModel):
             translate = partial(inference.translate, *inference.load_translator(self.model))
         tables = {}
         seconds = {}
+        left_out = {}
         for name, file in files.items():
             start = perf_counter()
             with naming(file):
-                tables[name] = measure_bitext(
-                    encoder,
-                    read_bitext(file),
-                    languages=self.lang,
-                    limit=self.limit,
-                    hard_negatives=self.hard_negatives,
-                    train=self.leave_out,
-                    translate=translate,
-                )
+                try:
+                    tables[name] = measure_bitext(
+                        encoder,
+                        read_bitext(file),
+                        languages=self.lang,
+                        limit=self.limit,
+                        hard_negatives=self.hard_negatives,
+                        train=self.leave_out,
+                        translate=translate,
+                    )
+                except NothingToMeasure as error:
+                    # One set of many does not end the measurement of the others.
+                    if self.set or len(files) == 1:
+                        raise
+                    left_out[name] = str(error)
+                    typer.echo(f"{file}: {error}: left out", err=True)
+                    continue
             seconds[name] = perf_counter() - start
             typer.echo(summary({name: tables[name]}).to_markdown(), err=True)
+        if not tables:
+            raise ValueError(f"{folder} has no set that can be measured: the lines above say why")
         # The summary of all, and mteb's files if asked for.
         report: dict[str, Any] = {"model": self.model, "rows": summary(tables).rows}
+        if left_out:
+            report["left_out"] = left_out
         report["languages"] = {name: table.rows for name, table in tables.items()}
         if self.results is not None:
             written = write_task_results(tables, self.model, self.results, seconds)

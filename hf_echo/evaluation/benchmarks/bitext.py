@@ -48,6 +48,10 @@ def bitext_files(folder: str | Path, names: Sequence[str] = ()) -> dict[str, Pat
     return {name: files[name] for name in names} if names else files
 
 
+class NothingToMeasure(ValueError):
+    """A set has no sentence in the languages that are measured."""
+
+
 def read_bitext(file: Path) -> Texts:
     """{language: {id: text}} of a set: an n-way table, or pairs, whose numbers are then the ids.
 
@@ -91,16 +95,16 @@ def measure_bitext(
         counts the sentences left out, None without `train`.
 
     Raises:
-        ValueError: the set has no English, none of the languages, or no sentence that training
-            lacks.
+        NothingToMeasure: the set has no English, none of the languages, or no sentence that
+            training lacks.
     """
     if ENGLISH not in texts:
-        raise ValueError(f"no rows in {ENGLISH}, into which the others are searched")
+        raise NothingToMeasure(f"no rows in {ENGLISH}, into which the others are searched")
     measured_languages = [lang for lang in texts if lang != ENGLISH]
     if languages:
         measured_languages = [lang for lang in languages if lang in texts and lang != ENGLISH]
     if not measured_languages:
-        raise ValueError(f"none of {', '.join(languages) or 'its languages'} beside {ENGLISH}")
+        raise NothingToMeasure(f"none of {', '.join(languages) or 'its languages'} beside {ENGLISH}")
 
     # Sentences that the model was trained on measure nothing.
     leaked: set[Hashable] | None = None
@@ -108,7 +112,7 @@ def measure_bitext(
         leaked = _leaked_ids(texts, [*measured_languages, ENGLISH], train)
     rows = _rows(texts, measured_languages, limit, leaked or set())
     if not rows:
-        raise ValueError(f"all of its sentences stand in {train}")
+        raise NothingToMeasure(f"all of its sentences stand in {train}")
 
     # xsim++ needs negatives of the English sentences.
     negatives = None

@@ -158,6 +158,34 @@ def test_the_command_measures_all_sets(folder, toy_folders, answer):
     assert [row["lang"] for row in report["languages"]["news"]] == ["fra_Latn"]
 
 
+@pytest.fixture
+def folder_without_english(folder):
+    """The sets, and one more of two languages: `bible_more` of the public test sets has no English."""
+    rows = {"id": ["1", "1"], "lang": ["fra_Latn", "deu_Latn"], "text": [FRENCH[0], GERMAN[0]]}
+    pq.write_table(pa.table(rows), folder / "old.parquet")
+    return folder
+
+
+def test_the_command_leaves_out_a_set_without_english(folder_without_english, toy_folders, answer):
+    report = answer(toy_folders["release"], "--data", folder_without_english, "--lang", "French")
+
+    assert [row["set"] for row in report["rows"]] == ["everyday", "news"]
+    assert report["left_out"] == {"old": "no rows in eng_Latn, into which the others are searched"}
+
+
+def test_a_named_set_without_english_is_refused(folder_without_english, toy_folders, run):
+    arguments = ["--data", folder_without_english, "--set", "old"]
+    code, _, err = run(toy_folders["release"], *arguments)
+    assert code == 2
+    assert "old.parquet: no rows in eng_Latn" in err
+
+
+def test_a_folder_of_which_no_set_has_the_language_is_refused(folder, toy_folders, run):
+    code, _, err = run(toy_folders["release"], "--data", folder, "--lang", "swh_Latn")
+    assert code == 2
+    assert "has no set that can be measured" in err
+
+
 def test_a_folder_without_sets_says_which_command_writes_them(tmp_path, refused, toy_folders):
     refused("hf-echo data download", toy_folders["release"], "--data", tmp_path)
 
