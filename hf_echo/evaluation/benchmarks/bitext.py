@@ -104,7 +104,9 @@ def measure_bitext(
     if languages:
         measured_languages = [lang for lang in languages if lang in texts and lang != ENGLISH]
     if not measured_languages:
-        raise NothingToMeasure(f"none of {', '.join(languages) or 'its languages'} beside {ENGLISH}")
+        raise NothingToMeasure(
+            f"none of {', '.join(languages) or 'its languages'} beside {ENGLISH}"
+        )
 
     # Sentences that the model was trained on measure nothing.
     leaked: set[Hashable] | None = None
