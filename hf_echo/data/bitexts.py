@@ -503,17 +503,17 @@ def _document(path: Path, name: str) -> Path:
     above the alignment, or in "xml" or "raw" there; the file may be packed where the name is not,
     or the other way round.
     """
-    folders = [path.parent, *list(path.absolute().parents)[1:4]]
-    for folder in folders if name else []:
+    missing = f"{path}: no document {name} beside it; unpack the documents of OPUS there"
+    if not name:
+        raise FileNotFoundError(missing)
+    for folder in [path.parent, *list(path.absolute().parents)[1:4]]:
         for place in (folder / name, folder / "xml" / name, folder / "raw" / name):
             packed = place.with_name(f"{place.name}.gz")
             unpacked = place.with_suffix("")
             for file in (place, packed, unpacked):
                 if file.is_file():
                     return file
-    raise FileNotFoundError(
-        f"{path}: no document {name} beside it; unpack the documents of OPUS there"
-    )
+    raise FileNotFoundError(missing)
 
 
 def xces_sentences(path: Path) -> Iterator[tuple[str, str]]:

@@ -24,7 +24,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -109,7 +109,7 @@ def prepare_parallel(
     jobs = []
     for number in range(shards):
         if not (shard_folder(out, number) / SHARD).is_file():
-            jobs.append((dataset, tokenizer, out, number, shards, max_length))
+            jobs.append(ShardJob(dataset, tokenizer, out, number, shards, max_length))
     bar = tqdm(total=len(jobs), desc="Preparing", unit="shard")
     if len(jobs) < 2:
         for job in jobs:
@@ -121,7 +121,7 @@ def prepare_parallel(
         # at the end.
         pickled_dataset = pickle.dumps(dataset)
         for job in jobs:
-            _make_shard((pickle.loads(pickled_dataset), *job[1:]))
+            _make_shard(job._replace(dataset=pickle.loads(pickled_dataset)))
             bar.update()
     else:
         # Each worker has one thread of the tokenizer: together they fill the processors.
@@ -175,7 +175,18 @@ def rows_of_shard(dataset: Dataset, number: int, shards: int) -> Dataset:
     return concatenate_datasets(parts)
 
 
-def _make_shard(job: tuple[Dataset, Any, Path, int, int, int]) -> None:
+class ShardJob(NamedTuple):
+    """What a worker needs to make shard `number` of `shards` in the folder `out`."""
+
+    dataset: Dataset
+    tokenizer: Any
+    out: Path
+    number: int
+    shards: int
+    max_length: int
+
+
+def _make_shard(job: ShardJob) -> None:
     """Tokenize one shard and put it in its place, whole or not at all."""
     dataset, tokenizer, out, number, shards, max_length = job
     folder = shard_folder(out, number)

@@ -87,7 +87,7 @@ class ScoreReport(Result):
     """`rows` read, `scored` of them (both sides have text and a direction), `kept`; `mean` and
     `sigma` of the scores.
 
-    `left_out`: what the input holds that is no pair, such as units of TMX without one of the
+    `left_out`: entries of the input that are not pairs, such as units of TMX that lack one of the
     languages.
     """
 

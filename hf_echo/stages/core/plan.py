@@ -356,37 +356,48 @@ def _kept_of_block(stack: Stack, layer: nn.Module, is_half: bool) -> float:
         of_block += 4 * kept.of_norms * stack.hidden
 
     # A linear layer keeps its input for the gradient of its weight, if that learns; so do the two
-    # matrices of an adapter.
-    inputs = {}  # {module and the layers of it that read one vector: its width}
+    # matrices of an adapter, of which the first reads the input of the adapted layer.
+    inputs = {}  # {module and the layers of it that read one vector: its bytes}
     for name, module in layer.named_modules():
-        if not isinstance(module, nn.Linear) or not module.weight.requires_grad:
+        learns = isinstance(module, nn.Linear) and module.weight.requires_grad
+        if not learns or name.startswith(ONCE_A_TEXT):
             continue
-        if name.startswith(ONCE_A_TEXT):
-            continue
-        adapted, separator, _ = name.partition(".lora_A")
-        is_first_matrix = bool(separator)
-        adapter_layer: Any = layer.get_submodule(adapted) if is_first_matrix else None
-        parent, _, last = adapted.rpartition(".")
-        drops = is_first_matrix and _dropout_of(adapter_layer) > 0
-        if drops:
-            of_block += 4 * module.in_features  # the mask; a GPU keeps one byte
-        if is_first_matrix and len(adapter_layer.lora_magnitude_vector):
-            # DoRA multiplies the results of adapter and base by lengths that learn. It takes the
-            # bias from the base's result, and the difference is in float32.
-            of_base = size if adapter_layer.base_layer.bias is None or drops else 4
-            of_block += (size + of_base) * adapter_layer.out_features
-        readers = next((names for names in READ_ONE_INPUT if last in names), (last,))
-        if is_half or drops:
-            readers = (last,)
+        layer_name, first_matrix, _ = name.partition(".lora_A")
+        has_own_copy = is_half
+        if first_matrix:
+            adapter_layer = layer.get_submodule(layer_name)
+            of_block += _kept_of_adapter(adapter_layer, size)
+            has_own_copy = has_own_copy or _drops(adapter_layer)
+        parent, _, last = layer_name.rpartition(".")
+        if has_own_copy:
+            readers: tuple[str, ...] = (last,)
         elif last in kept.kept_anyway:
             continue
+        else:
+            readers = next((names for names in READ_ONE_INPUT if last in names), (last,))
         inputs[parent, readers] = size * module.in_features
     return of_block + sum(inputs.values())
 
 
-def _dropout_of(adapter_layer: Any) -> float:
-    """Share of the values that an adapter's layer drops."""
-    return max(getattr(dropout, "p", 0.0) for dropout in adapter_layer.lora_dropout.values())
+def _kept_of_adapter(adapter_layer: Any, size: int) -> int:
+    """Bytes that a token keeps in an adapted layer beside the inputs of the two matrices; `size`
+    bytes are those of a value in the dtype of the run."""
+    kept = 0
+    if _drops(adapter_layer):
+        kept += 4 * adapter_layer.in_features  # the mask; a GPU keeps one byte
+    if len(adapter_layer.lora_magnitude_vector):
+        # DoRA multiplies the results of adapter and base by lengths that learn. It takes the bias
+        # from the base's result, and the difference is in float32.
+        takes_bias_off = adapter_layer.base_layer.bias is not None and not _drops(adapter_layer)
+        of_base = 4 if takes_bias_off else size
+        kept += (size + of_base) * adapter_layer.out_features
+    return kept
+
+
+def _drops(adapter_layer: Any) -> bool:
+    """Whether an adapter's layer drops values of its input."""
+    dropouts = adapter_layer.lora_dropout.values()
+    return any(getattr(dropout, "p", 0.0) > 0 for dropout in dropouts)
 
 
 def memory(
