@@ -3,6 +3,9 @@
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
+
+SCRIPTS = Path(__file__).parent / "scripts"
 
 
 def python(*arguments, **options) -> str:

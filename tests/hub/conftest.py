@@ -2,18 +2,19 @@ import json
 
 import pytest
 
-from ..processes import python
+from ..processes import SCRIPTS, python
 from .browser import BROWSER, MICROPHONE, SANDBOX, SECONDS
 
 
 @pytest.fixture(scope="module")
 def on_the_hub(hub_environment, tmp_path_factory):
-    """on_the_hub(code, *arguments): what Python code prints as JSON,
+    """on_the_hub(script, *arguments): what a file of tests/scripts prints as JSON,
     in a process that knows the loopback Hub."""
 
-    def run(code: str, *arguments):
+    def run(script: str, *arguments):
         place = {"env": hub_environment, "cwd": tmp_path_factory.mktemp("cwd")}
-        return json.loads(python("-c", code, *arguments, **place).splitlines()[-1])
+        printed = python(SCRIPTS / script, *arguments, **place)
+        return json.loads(printed.splitlines()[-1])
 
     return run
 

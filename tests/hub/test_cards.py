@@ -127,40 +127,6 @@ CARDS = {make.__name__: make for make in TOYS} | {
 # The others run where the package cannot be imported.
 NEED_THE_PACKAGE = ("echo-nano", "speech")
 
-PUSH = """
-import json, shutil, sys
-from hf_echo.hub.push import push
-folders, out = json.loads(sys.argv[1]), {}
-for name, folder in folders.items():
-    copy = shutil.copytree(folder, f"{sys.argv[2]}/{name}")
-    try:
-        out[name] = push(copy, f"tester/{name}", version="1.2.0").status
-    except ValueError as error:
-        out[name] = str(error)
-print(json.dumps(out))
-"""
-RUN = """
-import json, os, re, sys, traceback
-os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"  # no installed package reaches into `import torch`
-if sys.argv[1] == "without":
-    sys.modules["hf_echo"] = None
-from pathlib import Path
-from huggingface_hub import hf_hub_download
-found = {}
-for name, kind in json.loads(sys.argv[2]).items():
-    text = Path(hf_hub_download(f"tester/{name}", "README.md", repo_type=kind, revision="v1.2.0")).read_text()
-    code, scope = re.findall(sys.argv[3], text, flags=re.MULTILINE | re.DOTALL), {}
-    try:
-        for block in code:
-            exec(block, scope)
-        result = "ran"
-    except Exception:
-        result = traceback.format_exc()[-1500:]
-    shapes = {key: list(value.shape) for key, value in scope.items() if key in ("vectors", "scores")}
-    found[name] = {"text": text, "result": result, "blocks": len(code), "shapes": shapes}
-print(json.dumps(found))
-"""
-
 
 @pytest.fixture(scope="module")
 def pushed(on_the_hub, tmp_path_factory) -> dict[str, dict]:
@@ -173,7 +139,7 @@ def pushed(on_the_hub, tmp_path_factory) -> dict[str, dict]:
     kinds = {name: kind_of(folder) for name, folder in folders.items()}
     copies = tmp_path_factory.mktemp("copies")
     status = on_the_hub(
-        PUSH, json.dumps({name: str(folder) for name, folder in folders.items()}), copies
+        "push_cards.py", json.dumps({name: str(folder) for name, folder in folders.items()}), copies
     )
     statuses = {name: {"status": status[name]} for name in kinds}
     for decoder_or_not in ("with", "without"):
@@ -184,7 +150,7 @@ def pushed(on_the_hub, tmp_path_factory) -> dict[str, dict]:
         }
         names = {name: kind for name, kind in names.items() if status[name] == "pushed"}
         for name, result in on_the_hub(
-            RUN, decoder_or_not, json.dumps(names), BLOCK.pattern
+            "run_hub_cards.py", decoder_or_not, json.dumps(names), BLOCK.pattern
         ).items():
             statuses[name] |= result
     return statuses

@@ -1,6 +1,8 @@
 """A dataset and its card: written, pushed to a Hub on the loopback interface,
 and read back by version."""
 
+import json
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -146,62 +148,56 @@ def test_files_of_different_columns_are_refused(folder):
         write_card(folder)
 
 
-VERSIONS = """
-    import json, sys
-    from pathlib import Path
-    import pyarrow.parquet as pq
-    from datasets import load_dataset
-    from huggingface_hub import hf_hub_download
-    from hf_echo.hub.dataset_card import push_dataset
-    folder, repo = Path(sys.argv[1]), "tester/splits"
-
-    def read(name, tag):
-        return Path(hf_hub_download(repo, name, repo_type="dataset", revision=tag)).read_text()
-
-    def state(tag):
-        parts = load_dataset(repo, revision=tag)
-        rows = {split: sorted(part["source"]) for split, part in parts.items()}
-        total = json.loads(read("stats.json", tag))["table"][-1]["pairs"]
-        return {"rows": rows, "columns": parts["train"].column_names, "total": total, "card": read("README.md", tag)}
-
-    push_dataset(folder, repo, version="1.0", license="mit")
-    (folder / "data/fra/dev-0.parquet").unlink()
-    file = folder / "data/fra/train-0.parquet"
-    table = pq.read_table(file).slice(1)
-    lengths = table["quality"].cast("int32", safe=False)
-    pq.write_table(table.drop_columns("quality").append_column("length", lengths), file)
-    push_dataset(folder, repo, version="1.1", license="mit")
-    print(json.dumps([state("v1.0"), state("v1.1")]))"""
+@pytest.fixture(scope="module")
+def versions(tmp_path_factory, on_the_hub) -> dict[str, dict]:
+    """{version: what the Hub shows of it}: before and after a split, a row and a column went by
+    hand."""
+    folder = tmp_path_factory.mktemp("set")
+    (folder / "data" / "fra").mkdir(parents=True)
+    for split, count in (("train", 3), ("dev", 1)):
+        file = folder / "data" / "fra" / f"{split}-0.parquet"
+        write_pairs(file, count, f"{split} ", ["fra_Latn"])
+    # the counts of a pipeline
+    counts = {"steps": [{"step": "sources", "in": 9, "kept": 4}]}
+    (folder / "counts.json").write_text(json.dumps(counts))
+    return on_the_hub("push_dataset_versions.py", folder)
 
 
 @pytest.mark.slow
-def test_figures_are_those_of_what_was_pushed(tmp_path, on_the_hub):
-    """Before and after a split, a row and a column are gone by hand."""
-    (tmp_path / "set" / "data" / "fra").mkdir(parents=True)
-    # A folder with two splits and the counts of a pipeline.
-    for split, count in (("train", 3), ("dev", 1)):
-        write_pairs(
-            tmp_path / "set" / "data" / "fra" / f"{split}-0.parquet",
-            count,
-            f"{split} ",
-            ["fra_Latn"],
-        )
-    (tmp_path / "set" / "counts.json").write_text(
-        '{"steps": [{"step": "sources", "in": 9, "kept": 4}]}'
-    )
-    first, second = on_the_hub(VERSIONS, tmp_path / "set")
-    # What was pushed, before and after the split, row and column went.
-    assert first["rows"] == {"train": ["train 0", "train 1", "train 2"], "dev": ["dev 0"]}
-    assert second["rows"] == {"train": ["train 1", "train 2"]}
-    assert "quality" in first["columns"]
-    assert "length" in second["columns"]
-    for state, pairs in ((first, 4), (second, 2)):
-        assert state["total"] == pairs
-        assert f"{pairs} pairs of sentences" in state["card"]
-    # The card of the second version speaks of the rows that are left.
-    assert "pairs now" not in first["card"]
-    assert "they have 2 pairs now" in second["card"]
-    assert "`quality`" in first["card"]
-    assert "`quality`" not in second["card"]
-    assert "`length` | int32" in second["card"]
-    assert 'load_dataset("tester/splits", revision="v1.1", split="train"' in second["card"]
+@pytest.mark.parametrize(
+    "version, rows",
+    [
+        ("1.0", {"train": ["train 0", "train 1", "train 2"], "dev": ["dev 0"]}),
+        ("1.1", {"train": ["train 1", "train 2"]}),
+    ],
+)
+def test_a_version_of_a_dataset_has_the_rows_that_were_pushed(versions, version, rows):
+    assert versions[version]["rows"] == rows
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version, pairs", [("1.0", 4), ("1.1", 2)])
+def test_figures_are_those_of_what_was_pushed(versions, version, pairs):
+    assert versions[version]["total"] == pairs
+    assert f"{pairs} pairs of sentences" in versions[version]["card"]
+
+
+@pytest.mark.slow
+def test_the_card_says_that_rows_went_after_the_pipeline(versions):
+    assert "pairs now" not in versions["1.0"]["card"]
+    assert "they have 2 pairs now" in versions["1.1"]["card"]
+
+
+@pytest.mark.slow
+def test_the_card_names_the_columns_of_its_version(versions):
+    assert "quality" in versions["1.0"]["columns"]
+    assert "`quality`" in versions["1.0"]["card"]
+    assert "length" in versions["1.1"]["columns"]
+    assert "`length` | int32" in versions["1.1"]["card"]
+    assert "`quality`" not in versions["1.1"]["card"]
+
+
+@pytest.mark.slow
+def test_the_card_loads_its_own_version(versions):
+    code = 'load_dataset("tester/splits", revision="v1.1", split="train"'
+    assert code in versions["1.1"]["card"]

@@ -23,10 +23,9 @@ from hf_echo.hub.metric_folders import METRICS
 from hf_echo.hub.upload_checks import contents_of
 from hf_echo.search import margin_scores, mutual_neighbours
 
-from ..processes import python
+from ..processes import SCRIPTS, python
 
 COMMAND = "metrics"
-SCRIPTS = Path(__file__).parents[1] / "scripts"
 
 
 @pytest.fixture(scope="module")

@@ -1,9 +1,9 @@
 """Push and pull by version, against a Hub on this machine:
 killed after every request in turn, refused, unchanged."""
 
-import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,10 +22,8 @@ def write(folder: Path, name: str, content: bytes | str = b"x") -> None:
     path.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
-@pytest.fixture
-def model(tmp_path) -> Path:
+def write_model(folder: Path) -> Path:
     """A folder that looks like a release; nothing opens it."""
-    folder = tmp_path / "model"
     write(folder, "tokenizer_config.json", "{}")
     write(folder, "config.json", "{}")
     write(folder, "decoder/config.json", "{}")
@@ -36,112 +34,111 @@ def model(tmp_path) -> Path:
     return folder
 
 
-KILLED = """
-    import json, sys, time, urllib.request
-    time.sleep = lambda seconds: None  # between two tries of the client
-    from pathlib import Path
-    import huggingface_hub
-    from huggingface_hub import HfApi
-    from hf_echo.hub.push import differences as all_differences, push
-    from hf_echo.hub.upload_checks import contents_of
-    def differences(api, folder, *place):
-        return all_differences(api, folder, [file.as_posix() for file in contents_of(folder).files], *place)
-    folder, kind, name = Path(sys.argv[1]), *sys.argv[2:]
-    api, outcomes = HfApi(), []
-    def fail(after): urllib.request.urlopen(f"{api.endpoint}/_fail/{after}").read()
-    for after in range(40):
-        repo = f"tester/killed-{kind}-{after}"
-        (folder / name).write_bytes(b"old")
-        push(folder, repo, version="1.0")
-        (folder / name).write_bytes(b"new")
-        (folder / "README.md").write_text((folder / "README.md").read_text() + "More.\\n")
-        fail(after)
-        try:
-            push(folder, repo, version="1.1")
-            killed = False
-        except Exception as error:
-            killed = True
-        fail(-1)
-        at_main = differences(api, folder, repo, kind, "main")
-        whole = at_main in ([], sorted(["README.md", name]))
-        again = push(folder, repo, version="1.1")
-        outcomes.append([killed, whole, differences(api, folder, repo, kind, "v1.1"),
-                         differences(api, folder, repo, kind, "main"), differences(api, folder, repo, kind, "v1.0"),
-                         push(folder, repo, version="1.1").status])
-        if not killed:
-            break
-    print(json.dumps(outcomes))"""
+@pytest.fixture
+def model(tmp_path) -> Path:
+    return write_model(tmp_path / "model")
+
+
+# What the second version changes beside the card.
+CHANGED_FILES = {
+    "model": "model.safetensors",
+    "dataset": "data/train-0.parquet",
+    "space": "main.py",
+}
+
+
+@pytest.fixture(scope="module", params=CHANGED_FILES)
+def killed_pushes(request, on_the_hub, tmp_path_factory) -> tuple[list[dict], list[str]]:
+    """Pushes of which each dies one request later than the one before, but for the last; and the
+    files in which the two versions differ."""
+    kind = request.param
+    changed_file = CHANGED_FILES[kind]
+    folder = tmp_path_factory.mktemp("killed") / "a folder"
+    if kind == "model":
+        write_model(folder)
+    else:
+        write(folder, "README.md", SPACE if kind == "space" else CARD)
+        write(folder, changed_file)
+    attempts = on_the_hub("push_killed.py", folder, kind, changed_file)
+    return attempts, sorted(["README.md", changed_file])
 
 
 @pytest.mark.slow  # a push for every request of a push
-@pytest.mark.parametrize("kind", ["model", "dataset", "space"])
-def test_killed_after_every_request(on_the_hub, model, tmp_path, kind):
-    """`main` is the old version or the new one, and the same push again completes it."""
-    name = {"model": "model.safetensors", "dataset": "data/train-0.parquet", "space": "main.py"}[
-        kind
-    ]
-    folder = model if kind == "model" else tmp_path / "data set"
-    write(folder, "README.md", SPACE if kind == "space" else CARD)
-    write(folder, name)
-    # Each round dies one request later than the one before; the last is not killed.
-    outcomes = on_the_hub(KILLED, folder, kind, name)
-    killed = [row[0] for row in outcomes]
-    assert killed[-1] is False
-    assert all(killed[:-1])
+def test_a_push_was_killed_after_every_request(killed_pushes):
+    attempts, _ = killed_pushes
+    killed = [attempt["killed"] for attempt in attempts]
     assert len(killed) > 5
-    # The branch holds a whole version at any time, and the push completes it afterwards.
-    assert all(row[1] for row in outcomes)
-    assert {json.dumps(row[2:]) for row in outcomes} == {
-        json.dumps([[], [], ["README.md", name], "unchanged"])
-    }
+    assert killed == [True] * (len(killed) - 1) + [False]
 
 
 @pytest.mark.slow
-def test_a_version_is_not_changed(on_the_hub, model):
-    code = """
-        import json, sys
-        from pathlib import Path
-        from huggingface_hub import HfApi
-        from hf_echo.hub.push import ask_about_card, push
-        folder, api, out = Path(sys.argv[1]), HfApi(), {}
-        out["first"] = push(folder, "tester/versions", version="1.0").status
-        out["same"] = push(folder, "tester/versions", version="v1.0").status
-        (folder / "decoder/config.json").unlink()
-        (folder / "decoder/model.safetensors").unlink()
-        def refused(version, **options):
-            try:
-                return push(folder, "tester/versions", version=version, **options).status
-            except ValueError as error:
-                return str(error)
-        out["other"] = refused("1.0")
-        out["second"] = refused("2.0")
-        out["files"] = {tag: sorted(api.list_repo_files("tester/versions", revision=tag)) for tag in ("v1.0", "main")}
-        real = HfApi.create_commit
-        def meanwhile(self, *args, **kwargs):
-            HfApi.create_commit = real
-            self.upload_file(path_or_fileobj=b"hello", path_in_repo="x.txt", repo_id="tester/versions")
-            return real(self, *args, **kwargs)
-        (folder / "model.safetensors").write_bytes(b"third")
-        HfApi.create_commit = meanwhile
-        out["race"] = refused("3.0")
-        (folder / "README.md").write_text("---\\nlicense: my-own\\n---\\n")
-        out["card"] = refused("4.0")
-        out["asked"] = ask_about_card(folder, "model"), ask_about_card(folder, "model", license="mit")
-        print(json.dumps(out))"""
-    out = on_the_hub(code, model)
-    assert (out["first"], out["same"], out["second"]) == ("pushed", "unchanged", "pushed")
-    assert out["other"].startswith(
+def test_main_is_the_old_version_or_the_new_one_at_any_time(killed_pushes):
+    attempts, changed_files = killed_pushes
+    for attempt in attempts:
+        assert attempt["differences_at_main"] in ([], changed_files)
+
+
+@pytest.mark.slow
+def test_the_same_push_again_completes_it(killed_pushes):
+    attempts, changed_files = killed_pushes
+    for attempt in attempts:
+        differences = attempt["differences_after_repeat"]
+        assert differences["v1.1"] == []
+        assert differences["main"] == []
+        # The first version stays as it was.
+        assert differences["v1.0"] == changed_files
+        assert attempt["third_push"] == "unchanged"
+
+
+@pytest.fixture(scope="module")
+def outcomes(on_the_hub, tmp_path_factory) -> dict[str, Any]:
+    """What several pushes of one model said, and what the Hub holds."""
+    folder = write_model(tmp_path_factory.mktemp("versions") / "model")
+    return on_the_hub("push_versions.py", folder)
+
+
+@pytest.mark.slow
+def test_a_version_that_is_pushed_again_is_unchanged(outcomes):
+    assert outcomes["first"] == "pushed"
+    assert outcomes["again"] == "unchanged"
+
+
+@pytest.mark.slow
+def test_a_version_does_not_get_other_content(outcomes):
+    assert outcomes["same version, other files"].startswith(
         "tester/versions has version 1.0 with other content (decoder/config.json)"
     )
-    assert "decoder/model.safetensors" in out["files"]["v1.0"]
-    assert not [file for file in out["files"]["main"] if file.startswith("decoder/")]
-    assert (
-        out["race"] == "tester/versions: somebody else changed main during the push; run it again"
+
+
+@pytest.mark.slow
+def test_a_further_version_deletes_what_the_folder_lacks_on_main_alone(outcomes):
+    assert outcomes["second"] == "pushed"
+    assert "decoder/model.safetensors" in outcomes["files of v1.0"]
+    assert "decoder/model.safetensors" not in outcomes["files of main"]
+    assert "decoder/config.json" not in outcomes["files of main"]
+
+
+@pytest.mark.slow
+def test_a_push_beside_another_is_refused(outcomes):
+    assert outcomes["beside another"] == (
+        "tester/versions: somebody else changed main during the push; run it again"
     )
-    assert '"license" must be one of' in out["card"]
-    bad, offered = out["asked"]  # as a dry run does
-    assert bad.startswith('README.md: "license" must be one of')
-    assert offered is None
+
+
+@pytest.mark.slow
+def test_the_hub_judges_the_card_before_a_push(outcomes):
+    assert '"license" must be one of' in outcomes["unknown license"]
+
+
+@pytest.mark.slow
+def test_a_dry_run_asks_the_hub_about_the_card(outcomes):
+    refusal = outcomes["dry run, unknown license"]
+    assert refusal.startswith('README.md: "license" must be one of')
+
+
+@pytest.mark.slow
+def test_a_dry_run_judges_the_license_that_is_given(outcomes):
+    assert outcomes["dry run, license given"] is None
 
 
 HUGGING_FACE = "hf_" + "aB3" * 11
