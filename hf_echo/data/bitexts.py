@@ -325,10 +325,10 @@ def pairs_of_lines(
             reason = next((reason for _, _, reason in pair if reason), None)
             yield pair[0][0], tuple(text for _, text, _ in pair), reason
     if counts[0] != counts[1]:
-        has = " and ".join(
-            f"{name_of(file)} has {count} lines" for file, count in zip(files, counts)
+        first, second = (f"{count} {'line' if count == 1 else 'lines'}" for count in counts)
+        raise BrokenFile(
+            files[0], f"{first}, but {name_of(files[1])} has {second}: line i must translate line i"
         )
-        raise BrokenFile(files[0], f"{has}: line i must translate line i")
 
 
 def open_two(

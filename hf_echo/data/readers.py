@@ -170,7 +170,9 @@ def _open(
     if not is_here and not looks_like_file(label):
         parts = [open_hub(split_revision(label)[0], hub_dataset(label, name, split))]
     else:
-        options: dict[str, Any] = {"is_header": partial(_is_header, columns, constants)}
+        options: dict[str, Any] = {
+            "is_header": partial(schema.is_header, columns=columns, constants=constants)
+        }
         options["langs"] = tuple(_tag(given.get(side)) for side in ("source_lang", "target_lang"))
         if columns is not None and all(str(column).isdigit() for column in columns.values()):
             options |= {"is_header": lambda fields: False, "without_header": None}
@@ -208,19 +210,6 @@ def _plan(
         plans.append(plan)
         optional.update(plan.mapping)
     return plans, [name for name in schema.OPTIONAL if name in optional]
-
-
-def _is_header(
-    columns: Mapping[str, str] | None, constants: Mapping[str, str], fields: list[str]
-) -> bool:
-    """Whether the first line names columns; two fields that name neither columns nor the languages
-    are a row if both languages are given."""
-    has_languages = {"source_lang", "target_lang"} <= set(constants)
-    if columns is not None or len(fields) != 2 or not has_languages:
-        return True
-    if schema.columns_of_languages(fields, constants):
-        return True
-    return tuple(fields) in schema.TEXT_ALIASES
 
 
 def looks_like_file(label: str) -> bool:

@@ -178,6 +178,19 @@ def columns_of_languages(
     return (source, target) if source != target else None
 
 
+def is_header(
+    fields: Sequence[str], columns: Mapping[str, str] | None, constants: Mapping[str, str | None]
+) -> bool:
+    """Whether the first line of a table names columns; two fields that name neither columns nor the
+    languages are a row if both languages are given (`constants`)."""
+    has_languages = {"source_lang", "target_lang"} <= set(constants)
+    if columns is not None or len(fields) != 2 or not has_languages:
+        return True
+    if columns_of_languages(fields, constants):
+        return True
+    return tuple(fields) in TEXT_ALIASES
+
+
 def names_language(name: str) -> bool:
     """Whether a column's name is that of a language."""
     from hf_echo.languages import meanings

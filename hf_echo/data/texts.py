@@ -22,7 +22,7 @@ from typing import Any, Literal, NamedTuple
 
 import pyarrow as pa
 
-from ..languages import as_code
+from ..languages import as_code, tagged_code
 from ..utils.text import (
     EMPTY,
     PACKED,
@@ -56,24 +56,33 @@ class Texts(NamedTuple):
 
 
 def open_texts(
-    sources: Any, kind: Kind | None = None, lang: str | None = None, split: str | None = "train"
+    sources: Any,
+    kind: Kind | None = None,
+    lang: str | None = None,
+    split: str | None = "train",
+    langs: Languages = (None, None),
 ) -> list[Texts]:
     """Open every file, folder and iterable of (lang, text) of `sources`.
 
     `kind` None is "parallel" for files of pairs, else "monolingual"; `lang` is that of all rows,
     for a file without languages; `split` is a value of the column ``split``, or in the file names
-    of a folder, and None reads all.
+    of a folder, and None reads all. `langs` are those of sources and targets in files of pairs, as in
+    `load_parallel`.
     """
     if lang is not None:
         reason = code_error(lang)
         if reason:
             raise ValueError(reason)
         lang = as_code(lang)
+    constants = {}
+    for side, code in zip(("source_lang", "target_lang"), langs):
+        if code is not None:
+            constants[side] = tagged_code(code)
     opened: list[Texts] = []
     for number, source in enumerate(
         [sources] if isinstance(sources, (str, os.PathLike)) else sources, 1
     ):
-        opened += _open(source, number, kind, lang, split)
+        opened += _open(source, number, kind, lang, split, constants)
     labels = [each.label for each in opened]
     twice = next((label for label in labels if labels.count(label) > 1), None)
     if twice:
@@ -84,9 +93,15 @@ def open_texts(
 
 
 def _open(
-    source: Any, number: int, kind: str | None, lang: str | None, split: str | None
+    source: Any,
+    number: int,
+    kind: str | None,
+    lang: str | None,
+    split: str | None,
+    constants: Mapping[str, str],
 ) -> Iterator[Texts]:
-    """The texts of a source: a file, the files of a folder, or pairs in memory."""
+    """The texts of a source: a file, the files of a folder, or pairs in memory. `constants`:
+    source_lang and target_lang, where the caller names them."""
     if not isinstance(source, (str, os.PathLike)):
         names = ["lang", "text"]
         part = Part(
@@ -109,46 +124,78 @@ def _open(
                 )
             yield _texts(open_text(file), kind, code, split)
         else:
-            yield _texts(open_file(file), kind, lang, split)
+            part = open_file(
+                file,
+                is_header=partial(schema.is_header, columns=None, constants=constants),
+                langs=(constants.get("source_lang"), constants.get("target_lang")),
+            )
+            yield _texts(part, kind, lang, split, constants)
 
 
-def _texts(part: Part, kind: str | None, lang: str | None, split: str | None) -> Texts:
-    """The texts of an open file, with the language and the split that the caller names."""
-    sides, own_kind = _sides(part, lang)
-    plan = Plan.of(part, {name: name for side in sides for name in side if name}, split)
+def _texts(
+    part: Part,
+    kind: str | None,
+    lang: str | None,
+    split: str | None,
+    constants: Mapping[str, str] | None = None,
+) -> Texts:
+    """The texts of an open file, with the languages and the split that the caller names."""
+    sides, own_kind = _sides(part, lang, constants or {})
+    columns = [name for side in sides for name in (side.text, side.lang) if name]
+    plan = Plan.of(part, {name: name for name in columns}, split)
     kind = kind or own_kind
-    identity = repr((part.identity, kind, lang, plan.split)) if part.identity else None
-    convert = partial(_convert, sides=sides, lang=lang)
+    identity = repr((part.identity, kind, sides, plan.split)) if part.identity else None
+    convert = partial(_convert, sides=sides)
     tables = partial(checked_tables, [plan], convert, streaming=True)
     return Texts(part.label, kind, identity, plan.split, tables)
 
 
-def _sides(part: Part, lang: str | None) -> tuple[list[tuple[str, str | None]], str]:
-    """([(column of texts, column of languages)], kind of text) of a table."""
+class Side(NamedTuple):
+    """The columns of texts and of their languages in a table, or the one language of all rows."""
+
+    text: str
+    lang: str | None
+    code: str | None = None
+
+
+def _sides(part: Part, lang: str | None, constants: Mapping[str, str]) -> tuple[list[Side], str]:
+    """(one side, or two of pairs, kind of text) of a table."""
     columns = part.columns
     if not schema.has_pair(columns) and {"lang", "text"} <= set(columns):
-        return [("text", "lang")], "monolingual"
+        return [Side("text", "lang")], "monolingual"
     if not schema.has_pair(columns) and "text" in columns and lang is not None:
-        return [("text", None)], "monolingual"
+        return [Side("text", None, lang)], "monolingual"
+    # A column says the language; what the caller names is for files without it.
+    used: Mapping[str, str] = {}
     try:
         mapping = schema.find_columns(columns, where=part.label)
     except ValueError:
-        raise ValueError(
-            f"{part.label} has neither source, source_lang, target, target_lang nor lang and text"
-            f" (found: {', '.join(columns) or 'none'}): rename its columns"
-        ) from None
-    return [(mapping[side], mapping[f"{side}_lang"]) for side in ("source", "target")], "parallel"
+        used = constants
+        try:
+            mapping = schema.find_columns(columns, constants=constants, where=part.label)
+        except ValueError:
+            raise ValueError(
+                f"{part.label} has neither source, source_lang, target, target_lang nor lang and"
+                f" text (found: {', '.join(columns) or 'none'}): rename its columns, or give the"
+                " languages of pairs, such as --source-lang fra_Latn --target-lang eng_Latn"
+                " (two columns without header need both)"
+            ) from None
+    sides = []
+    for name in ("source", "target"):
+        code = f"{name}_lang"
+        sides.append(Side(mapping[name], mapping.get(code), used.get(code)))
+    return sides, "parallel"
 
 
-def _convert(
-    block: Mapping[str, Any], sides: list[tuple[str, str | None]], lang: str | None
-) -> tuple[pa.Table, list[tuple[int, str]]]:
+def _convert(block: Mapping[str, Any], sides: list[Side]) -> tuple[pa.Table, list[tuple[int, str]]]:
     """The good texts (lang, text) of all sides, and (row, reason) of bad rows."""
     tables = []
     bad: dict[int, str] = {}
-    for text, code in sides:
-        columns = {"lang": block[code] if code else [lang] * len(block[text]), "text": block[text]}
-        check = partial(_check_row, text, code or "lang")
+    for side in sides:
+        texts = block[side.text]
+        columns = {"lang": block[side.lang] if side.lang else [side.code] * len(texts)}
+        columns["text"] = texts
+        check = partial(_check_row, side.text, side.lang or "lang")
         table, reasons = schema.checked(
             columns, TYPES, check, lambda value: code_error(value) is None
         )

@@ -86,18 +86,24 @@ class TrimVocabulary(OnEcho):
         recorded=False,
     )
 
-    def make(self) -> dict[str, Any]:
-        """Run the operation and, with a table, measure xsim before and after it."""
+    def counted(self) -> dict[str, Any]:
+        """The report of the result and, with a table, xsim before and after."""
+        return super().counted() | self._xsim()
+
+    def _xsim(self) -> dict[str, Any]:
+        """{"xsim": {language: {"before", "after"}}}; empty without a table."""
         from ..data import load_nway
         from ..evaluation import evaluate_xsim
         from ..inference.any_encoder import any_encoder
 
-        report = self.call()
-        rows = load_nway(self.nway) if self.nway else None
-        for when, name in (("before", self.model), ("after", self.output_dir)) if rows else ():
+        if self.nway is None:
+            return {}
+        rows = load_nway(self.nway)
+        xsim: dict[str, dict[str, float]] = {}
+        for when, name in (("before", self.model), ("after", self.output_dir)):
             for row in evaluate_xsim(any_encoder(name), rows).rows:
-                report.setdefault("xsim", {}).setdefault(row["lang"], {})[when] = row["xsim"]
-        return report
+                xsim.setdefault(row["lang"], {})[when] = row["xsim"]
+        return {"xsim": xsim}
 
     def planned(self, config: EchoConfig) -> EchoConfig:
         config.vocab_size = min(config.vocab_size, self.keep)

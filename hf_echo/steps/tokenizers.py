@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from ..utils.choices import OnBadRow
 from ..utils.settings import CHECKPOINT, DATA, DefaultOf, Step, setting, step
-from .step import Operation, language_code, output
+from .step import Operation, language_code, language_tag, output
 
 SKIP_BAD = "what happens with bad rows: stop with an error, or skip them with a warning"
 
@@ -39,6 +39,12 @@ class CountWords(Step):
     lang: str | None = setting(
         "language of text without a language column or code", None, convert=language_code
     )
+    source_lang: str | None = setting(
+        "language of the sources of pairs without a column for it", None, convert=language_tag
+    )
+    target_lang: str | None = setting(
+        "language of the targets of pairs without a column for it", None, convert=language_tag
+    )
     split: str = setting(
         "split to count, in files that have splits; all counts every split",
         DefaultOf("vocabulary.counts.count_words"),
@@ -49,7 +55,8 @@ class CountWords(Step):
         """Count the words of the texts; returns the totals."""
         from ..vocabulary.counts import count_words
 
-        counts = self.call(count_words, split=None if self.split == "all" else self.split)
+        split = None if self.split == "all" else self.split
+        counts = self.call(count_words, split=split, langs=(self.source_lang, self.target_lang))
         figures = ("sentences", "words", "characters", "distinct")
         totals = {name: sum(getattr(entry, name) for entry in counts.entries) for name in figures}
         return {

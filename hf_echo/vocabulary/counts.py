@@ -30,6 +30,7 @@ from tqdm.auto import tqdm
 
 import hf_echo
 
+from ..data.formats import Languages
 from ..data.leaks import quoted
 from ..data.sampling import unimax
 from ..data.schema import WHITE_SPACE
@@ -236,6 +237,7 @@ def count_words(
     pattern: str = "echo",
     kind: str | None = None,
     lang: str | None = None,
+    langs: Languages = (None, None),
     split: str | None = "train",
     on_bad_row: str = "error",
     progress: bool = True,
@@ -252,6 +254,8 @@ def count_words(
             monolingual.
         lang: of plain text whose file name has no language code, and of tables without a language
             column.
+        langs: of sources and targets of pairs in files without columns for them, as
+            `source_lang` and `target_lang` of `hf_echo.data.load_parallel`.
         split: value of the column ``split``, or split in file names, to count; None counts all.
         on_bad_row: "error", or "skip" with one warning.
 
@@ -261,7 +265,7 @@ def count_words(
             into `out` that runs.
     """
     bad_rows = BadRows(on_bad_row)
-    opened = open_texts(sources, kind, lang, split)
+    opened = open_texts(sources, kind, lang, split, langs)
     out = Path(out)
     settings = {"pattern": pattern, "regex": PATTERNS[pattern]}
     work = out.with_name(f"{out.name}.unfinished")

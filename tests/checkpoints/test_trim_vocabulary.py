@@ -127,6 +127,26 @@ def test_the_command_writes_report_into_lineage(xlm_r, keep, run, tmp_path):
     assert read_lineage(tmp_path / "out")["results"]["tokens"] == keep
 
 
+def test_the_command_measures_xsim_before_and_after_also_when_it_is_repeated(
+    xlm_r, keep, answer, tmp_path
+):
+    texts = write_texts(tmp_path, {"fra_Latn": KEPT})
+    rows = ["id\tlang\ttext"]
+    for number, text in enumerate(KEPT):
+        rows.append(f"{number}\teng_Latn\t{text}")
+        rows.append(f"{number}\tfra_Latn\t{KEPT[0]}")
+    (tmp_path / "nway.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    command = (xlm_r, tmp_path / "out", "--texts", texts, "--keep", keep)
+    command += ("--nway", tmp_path / "nway.tsv")
+
+    first = answer(*command)
+    second = answer(*command)
+
+    # Each source is the first text, which is the translation of one of the two.
+    assert first["xsim"] == {"fra_Latn": {"before": 50.0, "after": 50.0}}
+    assert second == first
+
+
 FRENCH = ["un rouge chat dort.", "deux bleu chien court."]
 ENGLISH = ["one red cat sleeps.", "two blue dog runs."]
 

@@ -188,7 +188,7 @@ def test_a_tmx_that_ends_early_is_damaged(tmp_path):
 def test_a_moses_pair_of_unequal_files_is_refused(tmp_path, name):
     (tmp_path / "c.fr-en.fr").write_text("un\ndeux\n")
     (tmp_path / "c.fr-en.en.gz").write_bytes(gzip.compress(b"one\ntwo\nthree\nfour\n"))
-    message = "c.fr-en.fr has 2 lines and .*c.fr-en.en.gz has 4 lines: line i must translate line i"
+    message = "c.fr-en.fr: 2 lines, but .*c.fr-en.en.gz has 4 lines: line i must translate line i"
     with pytest.raises(ValueError, match=message):
         load_parallel(tmp_path / name)
 

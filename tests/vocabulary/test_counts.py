@@ -91,6 +91,32 @@ def test_counts_equal_a_counter(counts, corpus):
     assert as_counters(counts) == expected(corpus, counts.pattern)
 
 
+@pytest.mark.parametrize("header", ["", "source\ttarget\n", "fr\ten\n", "English\tFrench\n"])
+def test_the_caller_names_the_languages_of_pairs_without_columns_for_them(tmp_path, header):
+    """Python's counters of the same texts; a header named by languages says which column is
+    which."""
+    rows = [f"{french}\t{english}" for french, english in zip(FRA, ENG, strict=True)]
+    if header.startswith("English"):
+        rows = [f"{english}\t{french}" for french, english in zip(FRA, ENG, strict=True)]
+    file = tmp_path / "pairs.tsv"
+    file.write_text(header + "\n".join(rows) + "\n", encoding="utf-8")
+
+    counts = count([file], tmp_path / "c.parquet", langs=("fr", "English"))
+
+    expected_words = {}
+    for lang, texts in (("fra_Latn", FRA), ("eng_Latn", ENG)):
+        words = Counter()
+        for text in texts:
+            words.update(split_words(text, "echo"))
+        expected_words[lang, "parallel"] = words
+    assert as_counters(counts) == expected_words
+
+
+def test_columns_of_languages_count_where_the_caller_names_others(corpus, tmp_path):
+    named = count(corpus, tmp_path / "named.parquet", langs=("deu_Latn", "ita_Latn"))
+    assert as_counters(named) == expected(corpus)
+
+
 def test_totals_are_those_of_the_counters(counts, corpus):
     # Python's counters over the same texts.
     words_of = expected(corpus, counts.pattern)
@@ -403,6 +429,11 @@ test_bad_input_is_one_line = refusals(
         "a.tsv",
         "langue\ttexte\nfra_Latn\tun\n",
         r"neither source, .* nor lang and text \(found: langue, texte\)",
+    ),
+    (
+        "a.tsv",
+        "un chat\ta cat\n",
+        r"\(found: un chat, a cat\): .* --source-lang .* \(two columns without header need both\)",
     ),
     ("a.txt", "un\n", r"a\.txt: unknown language: name the file like fra_Latn\.txt"),
     (PAIRS, {"lang": "frenchish"}, "unknown language 'frenchish'"),

@@ -89,9 +89,10 @@ def plan_lines(sources: Sequence[Source]) -> list[str]:
         )
     megabytes = sum(source.megabytes for source in sources)
     minutes = sum(source.minutes for source in sources)
+    number = "1 source" if len(sources) == 1 else f"{len(sources)} sources"
+    duration = f"about {minutes:.0f} minutes" if minutes >= 1.5 else "a minute at most"
     lines.append(
-        f"{len(sources)} sources, {megabytes:,.0f} MB of tables; to make them takes about {minutes:.0f} minutes "
-        "of one core after the download"
+        f"{number}, {megabytes:,.0f} MB of tables; to make them takes {duration} of one core after the download"
     )
     return lines
 
