@@ -57,7 +57,10 @@ def _register() -> None:
     from transformers.pipelines import PIPELINE_REGISTRY
 
     from . import modeling
+    from .modeling.modeling_echo_base import EchoPreTrainedModel
+    from .utils.adapter_base import check_base
 
+    EchoPreTrainedModel.check_adapter = check_base
     for config in (
         modeling.BlaserConfig,
         modeling.EchoConfig,

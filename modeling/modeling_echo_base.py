@@ -4,6 +4,7 @@ attention interfaces, initialisation, loading, saving."""
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,9 @@ class EchoPreTrainedModel(PreTrainedModel):
     accepts_loss_kwargs = False
     needed_files: tuple[str, ...] = ("config.json",)  # beside the weights
     _dtype_was_chosen = False
+    # Refuses an adapter's folder on a base that it was not trained on. The package sets it: where
+    # hf-echo is not installed, nothing compares the two.
+    check_adapter: Callable[[str | Path, str], None] | None = None
 
     @classmethod
     def from_pretrained(
@@ -120,6 +124,18 @@ class EchoPreTrainedModel(PreTrainedModel):
         return PreTrainedModel._load_pretrained_model(
             model, state_dict, checkpoint_files, load_config, *args, **kwargs
         )
+
+    def load_adapter(self, peft_model_id: str | None = None, *args: Any, **kwargs: Any) -> Any:
+        """Load an adapter as transformers does.
+
+        Raises:
+            ValueError: the files of the model have changed since the adapter was trained on it
+                (where hf-echo is installed).
+        """
+        check = type(self).check_adapter
+        if check is not None and peft_model_id is not None and self.name_or_path:
+            check(peft_model_id, self.name_or_path)
+        return super().load_adapter(peft_model_id, *args, **kwargs)
 
     def train(self, mode: bool = True) -> EchoPreTrainedModel:
         """Switch to training mode; if the loader chose a half-precision dtype, convert weights to

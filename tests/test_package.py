@@ -33,9 +33,9 @@ PACKAGED = ROOT / "hf_echo" / "pretrained" / "echo-nano"
 # folders.
 LAYERS = [
     "modeling",
+    "utils",
     "register",
     "pretrained",
-    "utils",
     "languages",
     "cards",
     "losses",

@@ -10,6 +10,7 @@ from peft import LNTuningConfig, LoraConfig, get_peft_model
 from sentence_transformers import SentenceTransformer
 from torch import nn
 from transformers import (
+    AutoModel,
     AutoModelForSeq2SeqLM,
     GenerationConfig,
     Seq2SeqTrainer,
@@ -18,7 +19,12 @@ from transformers import (
 from transformers.models.llama.modeling_llama import LlamaRMSNorm
 
 from hf_echo.inference import translate
-from hf_echo.modeling import EchoEncoder, EchoForTranslation, packed_echo
+from hf_echo.modeling import (
+    EchoEncoder,
+    EchoForTranslation,
+    modeling_echo_encoder,
+    packed_echo,
+)
 from hf_echo.modeling.generation_echo import greedy_decode
 
 from ..toy import QUIET
@@ -193,21 +199,61 @@ def test_lora_of_the_whole_model(make_model, tokenizer, batch):
 # sentence-transformers
 
 
-def test_sentence_transformers_gives_states_of_tokens(make_model, tokenizer, tmp_path):
-    """With the two settings of docs/start.md, as AutoModel gives them for each text alone."""
-    encoder = make_model().encoder.eval()
-    encoder.save_pretrained(tmp_path)
+@pytest.fixture
+def served(make_model, tokenizer, tmp_path):
+    """(SentenceTransformer, encoder and tokenizer by transformers) of one folder."""
+    make_model().encoder.save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
-    model = SentenceTransformer(str(tmp_path), device="cpu")
+    encoder = AutoModel.from_pretrained(tmp_path, dtype=torch.float32)
+    return SentenceTransformer(str(tmp_path), device="cpu"), encoder, tokenizer
+
+
+def states_alone(encoder, tokenizer, text) -> torch.Tensor:
+    """(tokens, hidden) of a text alone, as AutoModel gives them."""
+    with torch.no_grad():
+        return encoder(**tokenizer([text], return_tensors="pt")).last_hidden_state[0]
+
+
+@pytest.mark.parametrize("batch_size", [2, 200])
+@pytest.mark.parametrize("output_value", ["token_embeddings", None])
+def test_sentence_transformers_gives_states_of_tokens(
+    served, batch_size, output_value, monkeypatch
+):
+    """With the two settings of docs/start.md, as AutoModel gives them for each text alone; large
+    batches take the packed path of a CPU."""
+    model, encoder, tokenizer = served
     model[0].modality_config["text"]["method_output_name"] = "last_hidden_state"
     model[0].module_output_name = "token_embeddings"
+    texts = [text * (1 + number % 3) for number in range(40) for text in TEXTS]
+    is_packed = []
+    packed_states = modeling_echo_encoder.packed_states
 
-    states = model.encode(TEXTS, output_value="token_embeddings")
+    def noted(*arguments):
+        states = packed_states(*arguments)
+        is_packed.append(states is not None)
+        return states
 
-    for text, states_of_text in zip(TEXTS, states, strict=True):
-        with torch.no_grad():
-            expected = encoder(**tokenizer([text], return_tensors="pt")).last_hidden_state[0]
-        torch.testing.assert_close(states_of_text, expected, rtol=0, atol=1e-5)
+    monkeypatch.setattr(modeling_echo_encoder, "packed_states", noted)
+    outputs = model.encode(texts, output_value=output_value, batch_size=batch_size)
+
+    assert set(is_packed) == {batch_size == 200}
+    for text, output in zip(texts, outputs, strict=True):
+        expected = states_alone(encoder, tokenizer, text)
+        if output_value is None:
+            output = output["token_embeddings"][output["attention_mask"].bool()]
+        torch.testing.assert_close(output, expected, rtol=0, atol=1e-5)
+
+
+def test_sentence_transformers_gives_all_features_of_a_text(served):
+    """Without settings: ids, mask and the sentence embedding."""
+    model, encoder, tokenizer = served
+    (features,) = model.encode(TEXTS[:1], output_value=None)
+    batch = tokenizer(TEXTS[:1], return_tensors="pt")
+    assert torch.equal(features["input_ids"], batch["input_ids"][0])
+    assert torch.equal(features["attention_mask"], batch["attention_mask"][0])
+    with torch.no_grad():
+        expected = encoder(**batch).sentence_embedding[0]
+    torch.testing.assert_close(features["sentence_embedding"], expected)
 
 
 def test_settings_of_a_sentence_transformer_are_saved(make_model, tokenizer, tmp_path):

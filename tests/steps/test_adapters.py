@@ -13,6 +13,7 @@ from hf_echo.checkpoints.open_text import open_checkpoint
 from hf_echo.hub.release import release_checkpoint
 from hf_echo.inference.any_encoder import any_encoder
 from hf_echo.modeling import EchoForTranslation
+from hf_echo.modeling.adapters_echo import adapter_parameters
 from hf_echo.steps.dry_run import dry_run
 from hf_echo.steps.recipe import read_recipe
 from hf_echo.steps.training import train_recipe
@@ -175,6 +176,35 @@ def test_an_encoder_on_another_base_is_refused(adapter_recipe, toy, toy_tokenize
     save(tmp_path / "base", toy.make_model(toy_tokenizer, seed=8), toy_tokenizer)
     with pytest.raises(ValueError, match="and .*base is another model: give that base"):
         any_encoder(str(tmp_path / "adapted"))(TEXTS, "fra_Latn")
+
+
+@pytest.mark.parametrize("opened_with", ["AutoModel", "SentenceTransformer", "load_adapter"])
+def test_libraries_refuse_another_base_too(
+    adapter_recipe, toy, toy_tokenizer, base, tmp_path, opened_with
+):
+    train_recipe(adapter_recipe())
+    save(tmp_path / "base", toy.make_model(toy_tokenizer, seed=8), toy_tokenizer)
+    folder = str(tmp_path / "adapted")
+    opening = {
+        "AutoModel": lambda: AutoModel.from_pretrained(folder),
+        "SentenceTransformer": lambda: SentenceTransformer(folder),
+        "load_adapter": lambda: AutoModel.from_pretrained(base).load_adapter(folder, "news"),
+    }
+    with pytest.raises(ValueError, match="and .*base is another model: give that base"):
+        opening[opened_with]()
+
+
+def test_an_adapter_of_the_decoder_is_loaded_on_the_decoder_alone(adapter_recipe, base, tmp_path):
+    """Its part has no folder of its own to compare with."""
+    train_recipe(adapter_recipe("decoder"))
+    model = EchoForTranslation.from_pretrained(base, dtype=torch.float32)
+
+    model.decoder.load_adapter(str(tmp_path / "adapted"))
+
+    saved = load_file(tmp_path / "adapted" / "adapter_model.safetensors")
+    loaded = adapter_parameters(model.decoder, "default")
+    assert loaded.keys() == saved.keys()
+    assert all(torch.equal(loaded[name], saved[name]) for name in saved)
 
 
 def test_an_adapter_of_another_shape_is_refused(adapter_recipe, toy, toy_tokenizer, tmp_path):
