@@ -92,7 +92,7 @@ def _part(opened: nn.Module, part: str, name: str | Path) -> nn.Module:
 
 
 @torch.no_grad()
-def average_weights(model: nn.Module, other: nn.Module, share: float) -> nn.Module:
+def average_weights(model: nn.Module, other: nn.Module, share: float) -> None:
     """Move every weight of `model` towards `other` by `share`, in place: 0 changes nothing, 1 is
     the other model.
 
@@ -115,7 +115,6 @@ def average_weights(model: nn.Module, other: nn.Module, share: float) -> nn.Modu
     for name, buffer in model.named_buffers():
         if buffer.is_floating_point() and name in other_buffers:
             buffer.lerp_(other_buffers[name].to(buffer.dtype), share)
-    return model
 
 
 def _shape(weights: Mapping[str, nn.Parameter], name: str) -> tuple[int, ...] | str:

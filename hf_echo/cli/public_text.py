@@ -19,14 +19,6 @@ def _separate(words: list[str]) -> list[str]:
     return [part.strip() for word in words for part in word.split(",") if part.strip()]
 
 
-def _license() -> License | None:
-    return setting(
-        "least free text to take: permissive, share-alike (CC BY-SA, GPL, MPL; the default), or research (text that is "
-        "not for commercial use, too)",
-        None,
-    )
-
-
 @step("data sources", example="hf-echo data sources --languages swh_Latn --license research")
 class ListSources(Step):
     """List the public sources: rows, megabytes, languages, licence,
@@ -68,7 +60,11 @@ class Download(Step):
         list,
     )
     languages: list[str] = setting("only these languages beside English; repeatable, or A,B", list)
-    license: License | None = _license()
+    license: License | None = setting(
+        "least free text to take: permissive, share-alike (CC BY-SA, GPL, MPL; the default), or research (text that is "
+        "not for commercial use, too)",
+        None,
+    )
     mirror: Path | None = setting(
         "read clones and packages in this folder instead of the network (docs/start.md)", None
     )

@@ -36,8 +36,8 @@ def write_lineage(
     data: Mapping[str, str | Path | None] | None = None,
     output_dir: str | Path | None = None,
     results: Mapping[str, Any] | None = None,
-) -> Path:
-    """Write the lineage of the checkpoint in the folder `out`; returns its file.
+) -> None:
+    """Write the lineage of the checkpoint in the folder `out`.
 
     Args:
         stage, values: name of the operation, its settings. results: what it counted.
@@ -88,9 +88,7 @@ def write_lineage(
         lineage["others"] = others
     if results:
         lineage["results"] = dict(results)
-    file = Path(out) / FILE
-    write_json(file, lineage)
-    return file
+    write_json(Path(out) / FILE, lineage)
 
 
 def _recorded_name(path: str | Path) -> str:

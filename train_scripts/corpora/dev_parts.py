@@ -31,9 +31,9 @@ def read_bibles(corpora: Path, split: str) -> pd.DataFrame:
     return pd.concat([read(corpora, name, split=split) for name in BIBLES])
 
 
-def pairs_of_nway(table: pd.DataFrame, key: str) -> pd.DataFrame:
-    """Rows (key, lang, text) -> X->eng pairs of equal key."""
-    table = table[table.lang.isin(LANGUAGES)].rename(columns={key: "id"})[["id", "lang", "text"]]
+def pairs_of_nway(table: pd.DataFrame) -> pd.DataFrame:
+    """Rows (id, lang, text) -> X->eng pairs of equal id."""
+    table = table[table.lang.isin(LANGUAGES)][["id", "lang", "text"]]
     is_english = table.lang == ENGLISH
     english = (
         table[is_english].drop_duplicates("id")[["id", "text"]].rename(columns={"text": "target"})

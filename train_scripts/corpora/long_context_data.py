@@ -141,7 +141,7 @@ def main() -> None:
     parts = []
     if (corpora / "qa_parallel.parquet").exists():
         contexts = read(corpora, "qa_parallel.parquet", kind="context")
-        parts.append(pairs_of_nway(contexts, "id"))
+        parts.append(pairs_of_nway(contexts))
     for table in sentences(corpora, dev=False).values():
         for lang in others:
             of_language = documents(table, lang)

@@ -24,11 +24,11 @@ SENTENCES = 16
 LANGUAGES = (ENGLISH, "fra_Latn", "rus_Cyrl", "tur_Latn", "swh_Latn")
 
 
-def bible_chapters(corpora: Path, split: str) -> pd.DataFrame:
-    """The chapters of the English Bible as documents of verses."""
-    verses = pd.read_parquet(
-        corpora / "bible.parquet", filters=[("lang", "=", ENGLISH), ("split", "=", split)]
-    )
+def bible_chapters(corpora: Path) -> pd.DataFrame:
+    """The chapters of the English Bible that are for training, as documents of verses."""
+    is_english = ("lang", "=", ENGLISH)
+    is_train = ("split", "=", "train")
+    verses = pd.read_parquet(corpora / "bible.parquet", filters=[is_english, is_train])
     chapter = verses.verse_id.str.rpartition(".")[0]
     texts = verses.groupby(chapter, sort=False).text.agg(list)
     return pd.DataFrame({"sentences": texts, "lang": ENGLISH})
@@ -89,7 +89,7 @@ def main() -> None:
 def write_documents(corpora: Path, out: Path) -> None:
     """Write training and dev documents, and the sentences that are to be spoken."""
     out.mkdir(parents=True, exist_ok=True)
-    write(out / "train.jsonl", pd.concat([bible_chapters(corpora, "train"), news_windows(corpora)]))
+    write(out / "train.jsonl", pd.concat([bible_chapters(corpora), news_windows(corpora)]))
     spoken = []
     for lang in LANGUAGES:
         of_language = topics(corpora, "dev", lang)

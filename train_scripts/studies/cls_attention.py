@@ -31,6 +31,7 @@ from hf_echo.utils.vectors import unit_length
 
 Batch = Mapping[str, torch.Tensor]
 WordMask = Callable[[Batch], torch.Tensor]
+BATCH = 32  # texts that the plot encodes together
 
 
 @torch.inference_mode()
@@ -231,13 +232,11 @@ def _batches(
         raise ValueError("no batches: give at least one")
 
 
-def tokenized(
-    tokenizer: Any, lines: Sequence[str], lang: str, size: int = 32
-) -> list[dict[str, torch.Tensor]]:
+def tokenized(tokenizer: Any, lines: Sequence[str], lang: str) -> list[dict[str, torch.Tensor]]:
     """Padded batches of lines."""
     batches = []
-    for start in range(0, len(lines), size):
-        texts = list(lines[start : start + size])
+    for start in range(0, len(lines), BATCH):
+        texts = list(lines[start : start + BATCH])
         batches.append(dict(tokenizer(texts, lang=lang, padding=True, return_tensors="pt")))
     return batches
 

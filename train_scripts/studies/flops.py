@@ -88,6 +88,7 @@ OMNISONAR = Stack(16, 2048, 8192, 32, 8, 64, vocabulary=256_232, embedding=1024)
 SPECTRUM_TOWER = Stack(6, 8192, 28_672, 64, 8, 128, embedding=1024)
 LLAMA_3B = Stack(28, 3072, 8192, 24, 8, 128, vocabulary=128_256)
 LLAMA_8B = Stack(32, 4096, 14_336, 32, 8, 128, vocabulary=128_256)
+SENTENCE_TOKENS = 20  # as OS 9.1 assumes
 
 
 def encoder_flops(stack: Stack, tokens: int) -> float:
@@ -138,33 +139,23 @@ def decoder_flops(
 def spectrum_flops(
     document: int,
     output: int,
-    *,
-    prompt: int = 1,
-    sentence_tokens: int = 20,
-    encoder: Stack = OMNISONAR,
-    tower: Stack = SPECTRUM_TOWER,
-    decoder: Stack = LLAMA_3B,
 ) -> dict[str, float]:
     """FLOPs of encoder, tower, decoder and total for a document of `document` tokens and an answer
-    of `output` tokens.
-
-    Args:
-        prompt: tokens of the decoder's own prompt.
-        sentence_tokens: tokens per sentence; the paper assumes 20.
-    """
-    _positive(document=document, sentence_tokens=sentence_tokens)
+    of `output` tokens. The decoder's own prompt is one token."""
+    _positive(document=document)
     # The last sentence may be shorter.
-    whole, rest = divmod(document, sentence_tokens)
-    read = whole * encoder_flops(encoder, sentence_tokens)
+    whole, rest = divmod(document, SENTENCE_TOKENS)
+    read = whole * encoder_flops(OMNISONAR, SENTENCE_TOKENS)
     sentences = whole
     if rest:
-        read += encoder_flops(encoder, rest)
+        read += encoder_flops(OMNISONAR, rest)
         sentences += 1
+    width = SPECTRUM_TOWER.hidden
     parts = {
         "encoder": read,
-        "tower": tower_flops(tower, sentences),
+        "tower": tower_flops(SPECTRUM_TOWER, sentences),
         "decoder": decoder_flops(
-            decoder, output, prompt=prompt, memory=sentences + 1, memory_width=tower.hidden
+            LLAMA_3B, output, prompt=1, memory=sentences + 1, memory_width=width
         ),
     }
     return parts | {"total": sum(parts.values())}

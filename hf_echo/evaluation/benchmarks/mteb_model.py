@@ -51,8 +51,8 @@ class EchoForMTEB(AbsEncoder):
     prompts of tasks.
     """
 
-    def __init__(self, model_name: str, revision: str | None = None, *, dtype: str = "auto"):
-        self.encoder = any_encoder(str(model_name), dtype=dtype)
+    def __init__(self, model_name: str, revision: str | None = None):
+        self.encoder = any_encoder(str(model_name))
         _, dimensions = np.shape(self.encoder(["1"], None))
         fields = {
             "name": hub_style_name(str(model_name)),

@@ -41,7 +41,7 @@ def _negate(s: Sentence, v: Verb) -> Edits | None:
     low = s.low[k]
     behind = s.low[k + 1]
     # "never went", "had better go": a "not" beside them makes no sentence.
-    if has_negation(s, max(k - 1, 0), 6) or behind in ("better", "rather"):
+    if has_negation(s, max(k - 1, 0)) or behind in ("better", "rather"):
         return None
     if s.before(k, 2) in ("as", "than"):
         return None  # "as young as she looks"

@@ -125,10 +125,9 @@ def is_base(word: str) -> bool:
     return word in ("be", "have", "do") or "base" in FORMS.get(word, ())
 
 
-def has_negation(s: Sentence, start: int, length: int = 6) -> bool:
-    """Whether one of `length` tokens from `start` on is a negative word such as "not" or
-    "never"."""
-    return any(word in _NEGATIVE for word in s.low[start : start + length])
+def has_negation(s: Sentence, start: int) -> bool:
+    """Whether one of six tokens from `start` on is a negative word such as "not" or "never"."""
+    return not _NEGATIVE.isdisjoint(s.low[start : start + 6])
 
 
 def _starts_question(s: Sentence, k: int) -> bool:

@@ -16,8 +16,8 @@ from ...data.tokenized import TokenizedParallel, tokenize_parallel
 from ...modeling import EchoTokenizer
 from ...utils.hub import snapshot
 from .arguments import DataArguments, ModelArguments
-from .base import CoreConfig
 from .dev_sets import DevSet, check_dev_set
+from .text import TextConfig
 
 logger = logging.getLogger(__name__)
 
@@ -106,28 +106,28 @@ def load_tokenizer(
 def pair_tokenizer(
     args: ModelArguments,
     dataset: Dataset | PreparedParallel,
-    config: CoreConfig,
+    config: TextConfig,
     resume: str | None,
 ) -> EchoTokenizer:
     """The weights of a checkpoint belong to its own tokenizer, whatever a new one would be."""
     if resume:
         tokenizer: Any = AutoTokenizer.from_pretrained(resume)
         return tokenizer
-    return load_tokenizer(args, dataset, getattr(config, "max_length", 128))
+    return load_tokenizer(args, dataset, config.max_length)
 
 
 def tokenized_pairs(
     dataset: Dataset | PreparedParallel,
     tokenizer: EchoTokenizer,
     args: DataArguments,
-    config: CoreConfig,
+    config: TextConfig,
 ) -> TokenizedParallel | PreparedParallel:
     """The pairs as tokens, tokenized now or prepared before."""
     if isinstance(dataset, PreparedParallel):
-        dataset.check_tokenizer(tokenizer, getattr(config, "max_length", 128))
+        dataset.check_tokenizer(tokenizer, config.max_length)
         return dataset
     return tokenize_parallel(
-        dataset, tokenizer, max_length=getattr(config, "max_length", 128), cache_dir=args.cache_dir
+        dataset, tokenizer, max_length=config.max_length, cache_dir=args.cache_dir
     )
 
 

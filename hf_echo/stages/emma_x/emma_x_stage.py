@@ -73,7 +73,6 @@ class EmmaXConfig(MaskingConfig):
     )
     smoothing: float = setting("label smoothing of the mixture's loss", 0.3, least=0, most=0.99)
     interpolations: int = setting("interpolated keys per query in the mixture phase", 16, least=1)
-    mixture_weight: float = setting("weight of the mixture's loss", 1.0)
     mlm_weight: float = setting("weight of the masked language model; 0: none", 1.0, least=0)
     mask_probability: float = setting(
         "share of tokens that are masked for it", 0.15, least=0, most=1
@@ -227,7 +226,7 @@ class EmmaXTrainer(MaskingTrainer):
                 emma, mixture, query, keys, translated, same_text, phase
             )
         emma.enqueue(batch_keys)
-        weights = {name: args.mixture_weight if name == "mixture" else 1.0 for name in parts}
+        weights = dict.fromkeys(parts, 1.0)
         if "mlm" in out:
             parts["mlm"] = out["mlm"]
             weights["mlm"] = args.mlm_weight

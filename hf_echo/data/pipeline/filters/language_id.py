@@ -30,6 +30,7 @@ from .columns import (
     script_of,
 )
 
+MIN_SCRIPT = 0.3  # least share of letters in the label's script
 KANA = 0.1  # a text with a Chinese label and at least this share of kana is Japanese
 HAN_ONLY = 12  # a text with this many Chinese characters and no kana is not Japanese
 WEIGHT = 3  # a Chinese character, a kana or a Korean syllable counts as three letters
@@ -51,7 +52,6 @@ class LanguageId(Checked):
 
     sides: Literal["source", "target", "both"] = setting("the texts to check", "both")
     min_letters: int = setting("shorter texts stay", 20)
-    min_script: float = setting("minimum share of letters in the label's script", 0.3)
 
     def keep(self, table: pa.Table) -> np.ndarray:
         """(rows,) bool: the text is in its language, on the sides that are checked."""
@@ -86,7 +86,7 @@ class LanguageId(Checked):
                 continue
             rows = np.flatnonzero(numbers == number)
             of_label = letters_in(script_numbers(code))[rows]
-            wrong = of_label < self.min_script * letters[rows]
+            wrong = of_label < MIN_SCRIPT * letters[rows]
             # Chinese and Japanese share a script: kana tell them apart.
             script_code = code.split("_")[1]
             if script_code in ("Hans", "Hant"):

@@ -19,6 +19,7 @@ NOT_TEXT = (
     r"(?:https?://|www\.)\S+|\S+@\S+\.\w+|<[^<>]{1,200}>|%\([^)]*\)[a-z]|%[-+ #0-9.]*[a-zA-Z]|\$?\{[^{}]{0,80}\}"
     r"|&#?[a-zA-Z0-9]{1,10};"
 )
+LETTER_SHARE = 0.3  # least share of letters among the characters other than white space
 
 
 @dataclass(frozen=True)
@@ -30,9 +31,6 @@ class TextSanity(Checked):
     """
 
     max_chars: int = setting("maximum length of a text, in characters", 2_000, least=1)
-    letter_share: float = setting(
-        "minimum share of letters among the characters other than white space", 0.3
-    )
 
     def keep(self, table: pa.Table) -> np.ndarray:
         """(rows,) bool: both sides are text of a possible length, and not the same text."""
@@ -52,4 +50,4 @@ class TextSanity(Checked):
         letters = count_by_row(is_kind(points, r"[\p{L}\p{M}]"), offsets)
         numbers, names = codes_of(langs)
         formal = np.array([language(name).script is None for name in names], bool)[numbers]
-        return (ink > 0) & (formal | ((letters > 0) & (letters >= self.letter_share * ink)))
+        return (ink > 0) & (formal | ((letters > 0) & (letters >= LETTER_SHARE * ink)))
