@@ -231,19 +231,27 @@ def test_messages_of_errors_are_one_line():
     assert not wrong
 
 
-def test_contributing_shows_the_layers():
-    """The list of folders is LAYERS in the same order, and every symlink is named."""
-    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    shown = re.findall(r"^    (\w+) ", text, re.MULTILINE)
-    package = ROOT / "hf_echo"
-    parts = {
-        p.stem for p in package.iterdir() if p.suffix == ".py" or (p / "__init__.py").exists()
-    } - {"__init__"}
-    assert shown == LAYERS
-    assert parts | {"pretrained"} == set(LAYERS)
-    links = [p.relative_to(ROOT).as_posix() for p in package.rglob("*") if p.is_symlink()]
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+
+
+def test_contributing_shows_the_layers_in_their_order():
+    assert re.findall(r"^    (\w+) ", CONTRIBUTING, re.MULTILINE) == LAYERS
+
+
+def test_every_part_of_the_package_is_a_layer():
+    parts = {"pretrained"}
+    for path in (ROOT / "hf_echo").iterdir():
+        if path.suffix == ".py" or (path / "__init__.py").exists():
+            parts.add(path.stem)
+    assert parts - {"__init__"} == set(LAYERS)
+
+
+def test_contributing_names_every_symlink():
+    links = [
+        p.relative_to(ROOT).as_posix() for p in (ROOT / "hf_echo").rglob("*") if p.is_symlink()
+    ]
     assert links
-    assert not [link for link in links if f"`{link}`" not in text]
+    assert not [link for link in links if f"`{link}`" not in CONTRIBUTING]
 
 
 def test_modeling_travels_alone():

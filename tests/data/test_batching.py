@@ -155,26 +155,34 @@ def test_a_long_row_does_not_make_its_neighbours_pay():
     assert len(ranks[0]) == 1 + -(-997 // 32)
 
 
+GROUPS = np.random.default_rng(0).permutation(np.repeat(np.arange(250), 4))  # of 1000 rows
+
+
+def sampler_of_groups(**options) -> TokenBudgetBatchSampler:
+    """Of 1000 rows of ten tokens."""
+    return TokenBudgetBatchSampler(np.full(1000, 10), 16 * 40, **options)
+
+
 def test_rows_of_a_group_stand_side_by_side():
-    rng = np.random.default_rng(0)
-    groups = rng.permutation(np.repeat(np.arange(250), 4))
-    lengths = np.full(1000, 10)
-
     def neighbours(sampler):
-        return sum(
-            (groups[batch][1:] == groups[batch][:-1]).sum() for batch in map(np.array, sampler)
-        )
+        batches = [GROUPS[batch] for batch in sampler]
+        return sum((groups[1:] == groups[:-1]).sum() for groups in batches)
 
-    grouped = TokenBudgetBatchSampler(lengths, 16 * 40, groups=groups.tolist())
+    grouped = sampler_of_groups(groups=GROUPS.tolist())
+
     # all but those that a batch's end cuts apart
     assert neighbours(grouped) >= 3 * 250 - 2 * len(grouped)
-    assert neighbours(TokenBudgetBatchSampler(lengths, 16 * 40)) < 30
-    first = list(grouped)
-    grouped.set_epoch(1)
-    company = [
-        {tuple(sorted({groups[i] for i in batch})) for batch in epoch} for epoch in (first, grouped)
-    ]
-    assert not company[0] & company[1]  # in each epoch a batch holds other groups
+    assert neighbours(sampler_of_groups()) < 30
+
+
+def test_a_batch_holds_other_groups_in_each_epoch():
+    def company(sampler):
+        return {tuple(np.unique(GROUPS[batch])) for batch in sampler}
+
+    sampler = sampler_of_groups(groups=GROUPS.tolist())
+    first = company(sampler)
+    sampler.set_epoch(1)
+    assert first.isdisjoint(company(sampler))
 
 
 def test_fewer_rows_than_ranks_are_refused():

@@ -309,19 +309,33 @@ def test_the_example_in_the_description_runs(load, folders, monkeypatch, name):
     assert outcome.failed == 0
 
 
-def test_the_command_writes_the_folders_once(run, refused, tmp_path):
-    code, _, _ = run(tmp_path / "out")
-    assert code == 0
-    assert {file.name for file in (tmp_path / "out").iterdir()} == set(METRICS)
-    for name in METRICS:
-        files = {file.name for file in (tmp_path / "out" / name).iterdir()}
-        assert files >= {f"{name}.py", "README.md", "requirements.txt", "app.py"}
+@pytest.fixture
+def written(run, tmp_path):
+    """The folder that the command has written."""
     code, _, err = run(tmp_path / "out")
+    assert code == 0, err
+    return tmp_path / "out"
+
+
+def test_the_command_writes_a_folder_of_each_metric(written):
+    assert {file.name for file in written.iterdir()} == set(METRICS)
+    for name in METRICS:
+        files = {file.name for file in (written / name).iterdir()}
+        assert files >= {f"{name}.py", "README.md", "requirements.txt", "app.py"}
+
+
+def test_the_command_writes_the_folders_once(written, run):
+    code, _, err = run(written)
     assert code == 0
     assert "is made already" in err
-    (tmp_path / "out" / "notes.txt").write_text("of somebody")
-    refused("--overwrite", tmp_path / "out")
-    refused("is not empty", tmp_path / "out", "--overwrite")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"), [([], "--overwrite"), (["--overwrite"], "is not empty")]
+)
+def test_a_folder_with_files_of_others_is_not_replaced(written, refused, options, message):
+    (written / "notes.txt").write_text("of somebody")
+    refused(message, written, *options)
 
 
 @pytest.mark.parametrize("name", METRICS)

@@ -137,7 +137,7 @@ def test_an_encoder_saved_in_shards_opens_again(kind, tmp_path):
     torch.testing.assert_close(embed(opened, batch), embed(model, batch), atol=0, rtol=0)
 
 
-def test_projection_with_tanh_as_labse(tmp_path):
+def test_projection_with_tanh_as_labse():
     model = encoder("bert", projection="tanh", pooling="cls", embedding_size=32)
     batch = padded("right")
     with torch.no_grad():
@@ -146,11 +146,20 @@ def test_projection_with_tanh_as_labse(tmp_path):
         states = model(**batch).last_hidden_state[:, 0]
         expected = torch.tanh(states @ model.projection.weight.T + model.projection.bias)
     torch.testing.assert_close(embed(model, batch), expected)
+
+
+def test_projection_with_tanh_opens_again(tmp_path):
+    model = encoder("bert", projection="tanh", pooling="cls", embedding_size=32)
     model.save_pretrained(tmp_path)
-    torch.testing.assert_close(embed(EchoEncoder.from_pretrained(tmp_path), batch), expected)
+    batch = padded("right")
+    torch.testing.assert_close(
+        embed(EchoEncoder.from_pretrained(tmp_path), batch), embed(model, batch)
+    )
 
 
-def test_takes_the_encoder_of_an_encoder_decoder_by_name(tmp_path):
+@pytest.fixture
+def encoder_decoder(tmp_path):
+    """A model of transformers with encoder and decoder, saved in the folder `source`."""
     shape = dict(
         d_model=32,
         encoder_layers=2,
@@ -163,14 +172,30 @@ def test_takes_the_encoder_of_an_encoder_decoder_by_name(tmp_path):
     )
     source = M2M100ForConditionalGeneration(config)
     source.save_pretrained(tmp_path / "source")
+    return source.eval()
+
+
+@pytest.mark.usefixtures("encoder_decoder")
+def test_an_encoder_decoder_is_refused_without_the_name_of_its_part(tmp_path):
     with pytest.raises(ValueError, match="part='encoder'"):
         EchoEncoder.from_backbone(tmp_path / "source")
-    model = EchoEncoder.from_backbone(tmp_path / "source", part="encoder")
+
+
+def test_takes_the_encoder_of_an_encoder_decoder_by_name(encoder_decoder, tmp_path):
     batch = padded("right")
+
+    model = EchoEncoder.from_backbone(tmp_path / "source", part="encoder")
+
     # The encoder of transformers' own model.
     with torch.no_grad():
-        states = source.eval().model.encoder(**batch).last_hidden_state
+        states = encoder_decoder.model.encoder(**batch).last_hidden_state
     torch.testing.assert_close(model(**batch).last_hidden_state, states)
+
+
+@pytest.mark.usefixtures("encoder_decoder")
+def test_the_encoder_of_an_encoder_decoder_opens_again(tmp_path):
+    model = EchoEncoder.from_backbone(tmp_path / "source", part="encoder")
+    batch = padded("right")
     model.save_pretrained(tmp_path / "echo")
     assert torch.equal(
         embed(EchoEncoder.from_pretrained(tmp_path / "echo"), batch), embed(model, batch)

@@ -184,15 +184,27 @@ def test_sampling_goes_through_generate(pipe):
     assert len(set(translations)) > 1
 
 
-def test_lengths_of_generate(pipe, toy_tokenizer):
-    """`max_length` counts the prompt; a generation config replaces the model's."""
+def written(pipe, **options) -> list[str]:
+    return texts_of(pipe(TEXTS, src_lang=LANGUAGES, **options))
+
+
+def test_max_new_tokens_shorten_what_is_written(pipe):
+    assert written(pipe, max_new_tokens=3) != written(pipe)
+
+
+def test_max_length_counts_the_prompt(pipe, toy_tokenizer):
     prompt = len(toy_tokenizer.decoder_prompt_ids("eng_Latn"))
-    expected = texts_of(pipe(TEXTS, src_lang=LANGUAGES, max_new_tokens=3))
-    assert expected != texts_of(pipe(TEXTS, src_lang=LANGUAGES))
-    assert texts_of(pipe(tuple(TEXTS), src_lang=LANGUAGES, max_length=prompt + 3)) == expected
+    assert written(pipe, max_length=prompt + 3) == written(pipe, max_new_tokens=3)
+
+
+def test_texts_may_be_a_tuple(pipe):
+    assert texts_of(pipe(tuple(TEXTS), src_lang=LANGUAGES)) == written(pipe)
+
+
+def test_a_generation_config_replaces_the_models(pipe):
     config = copy.deepcopy(pipe.model.generation_config)
     config.max_new_tokens = 3
-    assert texts_of(pipe(TEXTS, src_lang=LANGUAGES, generation_config=config)) == expected
+    assert written(pipe, generation_config=config) == written(pipe, max_new_tokens=3)
 
 
 def test_nothing_is_translated_as_nothing(pipe, toy_trained, toy_tokenizer):

@@ -67,24 +67,32 @@ def other(toy, toy_tokenizer, tmp_path):
     return model
 
 
-def test_shape_of_the_decoder(toy_tokenizer):
-    fields_of_decoder = {"decoder_layers": 1, "decoder_vocab_size": 300}
-    config = new_config(SHAPE | fields_of_decoder, toy_tokenizer)
-    # The encoder is that of the shape; the decoder differs where the recipe says so.
-    assert (config.num_hidden_layers, config.intermediate_size, config.vocab_size) == (2, 64, 400)
-    decoder = config.decoder
-    assert (decoder.num_hidden_layers, decoder.intermediate_size, decoder.vocab_size) == (
-        1,
-        64,
-        300,
-    )
-    # Without fields of its own it is as the encoder.
-    same = new_config(SHAPE, toy_tokenizer).decoder
-    assert (same.num_hidden_layers, same.intermediate_size, same.vocab_size) == (2, 64, 400)
-    # The configuration comes back from JSON with both sizes.
-    model = EchoForTranslation(EchoConfig.from_dict(json.loads(config.to_json_string())))
-    matrices = model.decoder.lm_head.weight, model.encoder.backbone.embed_tokens.weight
-    assert [matrix.shape for matrix in matrices] == [(300, 32), (400, 32)]
+SMALL_DECODER = {"decoder_layers": 1, "decoder_vocab_size": 300}
+
+
+def sizes(config) -> tuple[int, int, int]:
+    return config.num_hidden_layers, config.intermediate_size, config.vocab_size
+
+
+@pytest.mark.parametrize(
+    ("fields", "decoder_sizes"), [({}, (2, 64, 400)), (SMALL_DECODER, (1, 64, 300))]
+)
+def test_a_decoder_differs_from_the_encoder_where_the_recipe_says_so(
+    toy_tokenizer, fields, decoder_sizes
+):
+    config = new_config(SHAPE | fields, toy_tokenizer)
+    assert sizes(config) == (2, 64, 400)
+    assert sizes(config.decoder) == decoder_sizes
+
+
+def test_sizes_of_both_parts_come_back_from_json(toy_tokenizer):
+    written = new_config(SHAPE | SMALL_DECODER, toy_tokenizer).to_json_string()
+    model = EchoForTranslation(EchoConfig.from_dict(json.loads(written)))
+    assert model.decoder.lm_head.weight.shape == (300, 32)
+    assert model.encoder.backbone.embed_tokens.weight.shape == (400, 32)
+
+
+def test_an_unknown_field_of_the_decoder_is_refused(toy_tokenizer):
     with pytest.raises(ValueError, match="unknown shape field 'decoder_hidden_size'"):
         new_config(SHAPE | {"decoder_hidden_size": 3}, toy_tokenizer)
 

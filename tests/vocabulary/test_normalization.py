@@ -59,13 +59,18 @@ def test_noise_gives_the_tokens_of_clean_text(kind, packaged):
     assert packaged(noisy).input_ids == packaged(texts).input_ids
 
 
+OUR_LAYERS = json.loads(clean_text().__getstate__())["normalizers"]
+
+
+def test_the_packaged_tokenizer_cleans_text_behind_nfc(packaged):
+    layers = json.loads(packaged.backend_tokenizer.to_str())["normalizer"]["normalizers"]
+    assert layers[: 1 + len(OUR_LAYERS)] == [{"type": "NFC"}, *OUR_LAYERS]
+
+
 def test_clean_text_keeps_its_tokens(packaged):
+    """As without our layers of the normalizer."""
     content = json.loads(packaged.backend_tokenizer.to_str())
-    layers = content["normalizer"]["normalizers"]
-    ours = json.loads(clean_text().__getstate__())["normalizers"]
-    assert layers[0] == {"type": "NFC"}
-    assert layers[1 : 1 + len(ours)] == ours
-    content["normalizer"]["normalizers"] = [layers[0], *layers[1 + len(ours) :]]
+    del content["normalizer"]["normalizers"][1 : 1 + len(OUR_LAYERS)]
     before = Tokenizer.from_str(json.dumps(content))
     texts = [*CLEAN, "def f(x):\n    return x + 1"]
     expected = [encoding.ids for encoding in before.encode_batch(texts, add_special_tokens=False)]

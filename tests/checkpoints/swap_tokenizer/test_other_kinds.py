@@ -134,18 +134,26 @@ def permuted(tokenizer: EchoTokenizer) -> EchoTokenizer:
     )
 
 
-def test_positions_of_xlm_r_move_with_the_padding_token(tokenizers, words, tmp_path):
-    """Embeddings stay, and those of the saved model too."""
+@pytest.fixture
+def moved_padding(tokenizers, words):
+    """(model whose padding token moved, its new tokenizer, the embeddings of words before)"""
     old = tokenizers["xlm-roberta"]
     new = permuted(old)
     assert new.pad_token_id == 4
     model = encoder("xlm-roberta", old)
     before = encode(model, old, words[:6])
-
     swap_vocabulary(model, old, new)
+    return model, new, before
 
+
+def test_positions_of_xlm_r_move_with_the_padding_token(moved_padding, words):
+    model, new, before = moved_padding
     assert model.config.max_position_embeddings == 67
     np.testing.assert_allclose(encode(model, new, words[:6]), before, atol=1e-6)
+
+
+def test_moved_positions_open_again(moved_padding, words, tmp_path):
+    model, new, before = moved_padding
     model.save_pretrained(tmp_path)
     opened = EchoEncoder.from_pretrained(tmp_path)
     np.testing.assert_allclose(encode(opened, new, words[:6]), before, atol=1e-6)
