@@ -207,10 +207,15 @@ def language_of(path: PurePosixPath, metadata: dict[str, str]) -> str | None:
         # the standard place decides, even for an unknown language
         return language_of_locale(parts[-3])
     # Other layouts: the header, de.po, messages.de.po, django-de.po, de/messages.po.
+    header = metadata.get("Language", "")
     stem = path.stem
-    names = [metadata.get("Language", ""), stem, stem.rpartition(".")[2], stem.rpartition("-")[2]]
-    codes = map(language_of_locale, [*names, *reversed(parts[:-1])])
-    return next(filter(None, codes), None)
+    names = [header, stem, stem.rpartition(".")[2], stem.rpartition("-")[2]]
+    names += reversed(parts[:-1])
+    for name in names:
+        code = language_of_locale(name)
+        if code:
+            return code
+    return None
 
 
 def language_of_locale(name: str) -> str | None:

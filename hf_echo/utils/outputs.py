@@ -90,9 +90,10 @@ def output_files(settings: Step, report_file: Path | None = None) -> list[Path]:
         named.append(report_file)
     files = []
     for path in named:
-        # A Moses pair is two files.
         match = MOSES.fullmatch(path.name)
-        if match and not path.exists():
+        if str(path) == STANDARD:
+            continue
+        if match and not path.exists():  # a Moses pair is two files
             source, target, packed = match.groups()
             stem = path.name.removesuffix(packed or "")
             files.append(path.with_name(f"{stem}.{source}{packed or ''}"))
@@ -101,7 +102,7 @@ def output_files(settings: Step, report_file: Path | None = None) -> list[Path]:
             continue  # an empty folder is as good as none
         elif path.is_file() and not path.stat().st_size:
             continue  # and so is an empty file, such as one of `mktemp`
-        elif str(path) != STANDARD and (path.is_file() or path.is_dir() or not path.exists()):
+        elif path.is_file() or path.is_dir() or not path.exists():  # no device and no pipe
             files.append(path)
     return files
 

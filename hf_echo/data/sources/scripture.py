@@ -146,12 +146,14 @@ def read_quran(files: Sequence[Files]) -> Rows:
     Arabic with each of ten translations."""
     (package,) = files
     for name in package.matching("package/dist/chapters/*.json"):
-        parts = name.removeprefix("package/dist/chapters/").split("/")
-        code = QURAN.get(parts[0], "arb_Arab" if len(parts) == 1 else None)
-        chapter = parts[-1].removesuffix(".json")
+        folder, _, file = name.removeprefix("package/dist/chapters/").rpartition("/")
+        # A chapter without a folder is the original.
+        code = QURAN.get(folder) if folder else "arb_Arab"
+        field = "translation" if folder else "text"
+        chapter = file.removesuffix(".json")
         if code is None or not chapter.isdigit():
             continue
         for verse in json.loads(package.read(name))["verses"]:
-            text = one_line(verse["text"] if len(parts) == 1 else verse["translation"])
+            text = one_line(verse[field])
             if text:
                 yield False, f"q.{chapter}.{verse['id']}", code, text, "train"

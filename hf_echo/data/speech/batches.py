@@ -79,21 +79,27 @@ def sampled_rows(rows: Dataset, lengths: np.ndarray, exponent: float, seed: int)
     A language of a source that gets more rows than it has is first repeated as a whole; the rest is
     drawn without replacement. Rows without `source` are one source.
     """
-    sources = rows["source"] if "source" in rows.column_names else [""] * len(rows)
-    of_row: dict[tuple[str, str], list[int]] = {}
+    sources = [""] * len(rows)
+    if "source" in rows.column_names:
+        sources = rows["source"]
+    groups: dict[tuple[str, str], list[int]] = {}  # (source, language) -> numbers of its rows
     for number, (source, lang) in enumerate(zip(sources, rows["lang"], strict=True)):
-        of_row.setdefault((source or "", lang), []).append(number)
+        groups.setdefault((source or "", lang), []).append(number)
     # Shares by hours of speech, not by recordings.
     hours: dict[str, dict[str, float]] = {}
-    for (source, lang), rows_of_source in of_row.items():
-        hours.setdefault(source, {})[lang] = float(lengths[rows_of_source].sum())
+    for (source, lang), numbers in groups.items():
+        hours.setdefault(source, {})[lang] = float(lengths[numbers].sum())
     shares = two_step(hours, exponent)
+
     total = float(lengths.sum())
     rng = np.random.default_rng(seed)
     picked = []
-    for (source, lang), rows_of_source in sorted(of_row.items()):
-        count = max(1, round(shares[source][lang] * total / lengths[rows_of_source].mean()))
-        picked.append(repeated(np.array(rows_of_source), count, rng))
+    for (source, lang), numbers in sorted(groups.items()):
+        # As many recordings of this length as fill the hours of the group.
+        hours_of_group = shares[source][lang] * total
+        mean_length = lengths[numbers].mean()
+        count = max(1, round(hours_of_group / mean_length))
+        picked.append(repeated(np.array(numbers), count, rng))
     return rng.permutation(np.concatenate(picked))
 
 

@@ -86,18 +86,20 @@ def xsimpp(
     sentences = np.concatenate([np.arange(count), owner])[predictions]
     is_right_sentence = same_group(sentences, gold, count)
     wrong = kept & (is_negative | ~is_right_sentence)
+    # The kind of each error: of a negative of the right sentence its own, else one of two others.
     pool_kinds = np.concatenate([np.full(count, "other", dtype=object), kinds])
-    labels = np.where(
-        is_right_sentence, pool_kinds[predictions], np.where(is_negative, "other_negative", "other")
-    )
+    kinds_of_others = np.where(is_negative, "other_negative", "other")
+    labels = np.where(is_right_sentence, pool_kinds[predictions], kinds_of_others)
     number_of = Counter(labels[wrong].tolist())
+    errors_by_kind = {kind: number_of[kind] for kind in [*sorted(set(kinds)), *RESERVED_KINDS]}
     errors = int(wrong.sum())
+    compared = int(kept.sum())
     return XsimppResult(
-        error_rate=100.0 * errors / int(kept.sum()),
+        error_rate=100.0 * errors / compared,
         errors=errors,
-        count=int(kept.sum()),
+        count=compared,
         pool=count + total,
-        errors_by_kind={kind: number_of[kind] for kind in [*sorted(set(kinds)), *RESERVED_KINDS]},
+        errors_by_kind=errors_by_kind,
         predictions=predictions,
         margin=margin,
         k=k,
