@@ -92,18 +92,24 @@ class Disturbed:
             # What happens to the row, by one draw, happens on this side.
             side = int(rng.integers(2))
             draw = rng.random()
+            is_lost = row in deleted
+            is_deleted = is_lost or draw < DELETED
+            is_split = not is_deleted and draw < DELETED + SPLIT
+            is_merged = not is_deleted and not is_split and draw < DELETED + SPLIT + MERGED
+
             size = 1
-            if row not in deleted and DELETED + SPLIT <= draw < DELETED + SPLIT + MERGED:
+            if is_merged:
                 size = self.merged_rows(row, len(pairs), deleted, rng)
+            # The sentences of both sides, before and after.
             rows = pairs[row : row + size]
             units = [[source for source, _ in rows], [target for _, target in rows]]
-            if row in deleted or draw < DELETED:
+            if is_deleted:
                 units[deleted.get(row, side)] = []
-            elif draw < DELETED + SPLIT:
+            elif is_split:
                 units[side] = halves(pairs[row][side]) or units[side]
             else:
                 units[side] = [" ".join(units[side])]
-            self.add(units, is_lost=row in deleted)
+            self.add(units, is_lost)
             row += size
 
     @staticmethod
@@ -111,17 +117,20 @@ class Disturbed:
         row: int, rows: int, deleted: Mapping[int, int], rng: np.random.Generator
     ) -> int:
         """Two rows, sometimes three; one where the next is not there."""
-        free = [next_row < rows and next_row not in deleted for next_row in (row + 1, row + 2)]
-        if not free[0]:
+        has_second = row + 1 < rows and row + 1 not in deleted
+        has_third = row + 2 < rows and row + 2 not in deleted
+        if not has_second:
             return 1
-        return 3 if rng.random() < 0.15 and free[1] else 2
+        is_long = rng.random() < 0.15
+        return 3 if is_long and has_third else 2
 
     def add(self, units: Sequence[Sequence[str]], is_lost: bool) -> None:
         """Add a row to both sides, with its bead."""
         places = []
         for texts, new_texts in zip(self.sides, units):
-            places.append(list(range(len(texts), len(texts) + len(new_texts))))
+            first = len(texts)
             texts.extend(new_texts)
+            places.append(list(range(first, len(texts))))
         bead = (places[0], places[1])
         self.beads.append(bead)
         if is_lost:
@@ -135,10 +144,12 @@ def as_set(beads: Beads) -> set[Bead]:
 def counts(beads: set[Bead], reference: set[Bead]) -> tuple[int, int, int]:
     """(beads, strict matches, lax matches). A lax match shares a sentence on either side with one
     reference bead."""
+    # Source sentence -> the target sentences that are in a reference bead with it.
     partners: dict[int, set[int]] = {}
     for source, target in reference:
         for i in source:
             partners.setdefault(i, set()).update(target)
+
     strict = 0
     lax = 0
     for source, target in beads:
@@ -153,21 +164,24 @@ def counts(beads: set[Bead], reference: set[Bead]) -> tuple[int, int, int]:
     return len(beads), strict, lax
 
 
+def with_two_sides(beads: set[Bead]) -> set[Bead]:
+    return {(source, target) for source, target in beads if source and target}
+
+
 def scores(pairs: Iterable[tuple[set[Bead], set[Bead]]]) -> dict[str, float]:
     """Precision of all beads, recall of those with two sides, and F1, over
     (gold, test) of all documents."""
-    precision_counts = [0, 0, 0]
-    recall_counts = [0, 0, 0]
+    # Both are (beads, strict matches, lax matches) of all documents.
+    precision_counts = np.zeros(3)
+    recall_counts = np.zeros(3)
     for gold, test in pairs:
-        gold_pairs = {bead for bead in gold if bead[0] and bead[1]}
-        test_pairs = {bead for bead in test if bead[0] and bead[1]}
-        precision_counts = [a + b for a, b in zip(precision_counts, counts(test, gold))]
-        recall_counts = [a + b for a, b in zip(recall_counts, counts(gold_pairs, test_pairs))]
-    # Both counts are (beads, strict matches, lax matches).
+        precision_counts += counts(test, gold)
+        recall_counts += counts(with_two_sides(gold), with_two_sides(test))
+
     result = {}
     for place, kind in enumerate(("strict", "lax"), 1):
-        precision = precision_counts[place] / precision_counts[0]
-        recall = recall_counts[place] / recall_counts[0]
+        precision = float(precision_counts[place] / precision_counts[0])
+        recall = float(recall_counts[place] / recall_counts[0])
         result[f"{kind} precision"] = precision
         result[f"{kind} recall"] = recall
         result[f"{kind} F1"] = 2 * precision * recall / max(1e-9, precision + recall)
@@ -194,18 +208,25 @@ def by_lengths(x: Sequence[str], y: Sequence[str]) -> Beads:
     """The beads of Gale and Church, from blocks that nltk links by their lengths in characters."""
     from nltk.translate.gale_church import align_blocks
 
-    links = align_blocks([len(text) for text in x], [len(text) for text in y])
+    x_lengths = [len(text) for text in x]
+    y_lengths = [len(text) for text in y]
+    links = align_blocks(x_lengths, y_lengths)
+    # Links that share a sentence are one bead.
     beads: Beads = []
     for i, j in sorted(links):
-        if beads and (i in beads[-1][0] or j in beads[-1][1]):
-            beads[-1] = (sorted({*beads[-1][0], i}), sorted({*beads[-1][1], j}))
+        sources, targets = beads[-1] if beads else ([], [])
+        if i in sources or j in targets:
+            beads[-1] = (sorted({*sources, i}), sorted({*targets, j}))
         else:
             beads.append(([i], [j]))
+
     # What no block links stands alone.
-    linked_x = {i for i, _ in links}
-    linked_y = {j for _, j in links}
-    beads += [([i], []) for i in range(len(x)) if i not in linked_x]
-    beads += [([], [j]) for j in range(len(y)) if j not in linked_y]
+    lonely_x = set(range(len(x))) - {i for i, _ in links}
+    lonely_y = set(range(len(y))) - {j for _, j in links}
+    for i in sorted(lonely_x):
+        beads.append(([i], []))
+    for j in sorted(lonely_y):
+        beads.append(([], [j]))
     return beads
 
 
@@ -220,6 +241,7 @@ class Cached:
     def __call__(self, texts: list[str], lang: str) -> np.ndarray:
         if self.folder is None:
             return np.asarray(self.encode(texts, lang), np.float32)
+        # The name of the file says what its rows depend on.
         key = json.dumps([self.model, lang, texts]).encode()
         digest = hashlib.blake2b(key, digest_size=12).hexdigest()
         file = self.folder / f"{digest}.npy"
@@ -229,7 +251,12 @@ class Cached:
 
 
 def runs(texts: Sequence[str], size: int) -> list[str]:
-    return [" ".join(texts[i : i + size]) for i in range(len(texts) - size + 1)]
+    """Each `size` neighbouring texts as one."""
+    joined = []
+    for first in range(len(texts) - size + 1):
+        neighbours = texts[first : first + size]
+        joined.append(" ".join(neighbours))
+    return joined
 
 
 def measure(
@@ -257,16 +284,22 @@ def measure(
     for name, method in methods.items():
         start = time.process_time()
         try:
-            beads = [(list(bead[0]), list(bead[1])) for bead in method()]
-        except ImportError:
+            aligned = method()
+        except ImportError:  # the package of this method is not installed
             continue
-        results[name] = (beads, time.process_time() - start)
+        seconds = time.process_time() - start
+        beads = []
+        for bead in aligned:
+            beads.append((list(bead[0]), list(bead[1])))
+        results[name] = (beads, seconds)
     return results
 
 
 def peak_memory() -> float:
     """MB in memory at most."""
-    return int(re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())[1]) / 1024
+    status = Path("/proc/self/status").read_text()
+    kilobytes = re.search(r"VmHWM:\s+(\d+)", status)[1]
+    return int(kilobytes) / 1024
 
 
 def book(sentences: int) -> dict[str, float]:
@@ -281,14 +314,22 @@ def book(sentences: int) -> dict[str, float]:
         noise = rng.normal(size=(len(rows), 384)).astype(np.float32)
         embeddings.append(ideas[rows] + 0.5 * noise)
     lengths = [rng.integers(20, 200, len(rows)).tolist() for rows in kept]
+
     Path("/proc/self/clear_refs").write_text("5")  # Linux: the peak is that of now
     memory_before = peak_memory()
     start = time.process_time()
     beads = align(*embeddings, *lengths)
     seconds = time.process_time() - start
     memory = peak_memory() - memory_before
-    pairs = [(kept[0][x[0]], kept[1][y[0]]) for x, y in beads if x and y]
-    right = np.mean([i == j for i, j in pairs])
+
+    # A pair is right if its first sentences are of one idea.
+    is_right = []
+    for bead in beads:
+        if bead.is_pair:
+            source_idea = kept[0][bead.sources[0]]
+            target_idea = kept[1][bead.targets[0]]
+            is_right.append(source_idea == target_idea)
+    right = np.mean(is_right)
     return {"sentences": sentences, "CPU seconds": seconds, "MB": memory, "right": right}
 
 
@@ -314,25 +355,41 @@ def main() -> None:
         return
     corpora = corpora_of(arguments, "bible", "bible_more", "docs_parallel")
     encode = Cached(arguments.model, arguments.cache)
+    last = arguments.skip + arguments.pairs
     rows = []
     for number, lang in enumerate(LANGUAGES):
         for kind, read in DOCUMENTS.items():
-            pairs = read(corpora, lang)[arguments.skip :][: arguments.pairs]
+            pairs = read(corpora, lang)[arguments.skip : last]
             for seed in range(arguments.seeds):
+                # Each document of each language is disturbed in its own way.
                 document = Disturbed(pairs, 10 * number + len(kind) + 1000 * seed)
                 results = measure(document, lang, encode, not arguments.no_concatenations)
                 for method, (beads, seconds) in results.items():
-                    f1 = scores([(as_set(document.beads), as_set(beads))])["strict F1"]
-                    lost = np.mean([bead in beads for bead in document.lost])
-                    rows.append((kind, method, lang, f1, lost, seconds))
+                    f1, share = quality(document, beads)
+                    rows.append((kind, method, lang, f1, share, seconds))
     columns = ["documents", "method", "lang", "f1", "lost rows found", "seconds"]
-    table = pd.DataFrame(rows, columns=columns)
-    # A row for each kind of document and method, a column for each language.
-    f1 = table.pivot_table(index=["documents", "method"], columns="lang", values="f1")
+    print_means(pd.DataFrame(rows, columns=columns))
+
+
+def quality(document: Disturbed, beads: Beads) -> tuple[float, float]:
+    """(strict F1, share of the rows of deleted paragraphs that stand alone)."""
+    gold = as_set(document.beads)
+    f1 = scores([(gold, as_set(beads))])["strict F1"]
+    is_found = [bead in beads for bead in document.lost]
+    return f1, float(np.mean(is_found))
+
+
+def print_means(table: pd.DataFrame) -> None:
+    """A row for each kind of document and method, a column for each language."""
+    keys = ["documents", "method"]
+    f1 = table.pivot_table(index=keys, columns="lang", values="f1")
     f1 = f1[list(LANGUAGES)]
     f1["mean F1"] = f1.mean(axis=1)
-    others = table.groupby(["documents", "method"])[["lost rows found", "seconds"]].mean()
-    cells = f1.map("{:.3f}".format).join(others.map("{:.2f}".format)).reset_index()
+    others = table.groupby(keys)[["lost rows found", "seconds"]].mean()
+    # Three digits of F1, two of the others.
+    f1_cells = f1.map("{:.3f}".format)
+    other_cells = others.map("{:.2f}".format)
+    cells = f1_cells.join(other_cells).reset_index()
     print(markdown_table(cells.columns, cells.to_numpy()))
 
 

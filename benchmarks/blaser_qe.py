@@ -48,7 +48,9 @@ def damaged(english: list[str], rng: np.random.Generator) -> tuple[list[str], np
     for number, text in enumerate(english):
         words = text.split()
         replaces = number % 2 == 1
-        is_lost = rng.random(len(words)) < rng.choice([0, 0.2, 0.4, 0.6, 0.8])
+        draws = rng.random(len(words))
+        share = rng.choice([0, 0.2, 0.4, 0.6, 0.8])
+        is_lost = draws < share
         is_lost[rng.integers(len(words))] &= replaces  # a deletion leaves one word
         left = []
         for word, lost in zip(words, is_lost):
@@ -64,20 +66,21 @@ def damaged(english: list[str], rng: np.random.Generator) -> tuple[list[str], np
 def trained_head(x: np.ndarray, y: np.ndarray, ratings: np.ndarray) -> BlaserModel:
     """BLASER's network, trained to give these ratings."""
     torch.manual_seed(0)
-    model = BlaserModel(BlaserConfig(kind="qe", embedding_size=x.shape[1], hidden_sizes=[256, 64]))
+    config = BlaserConfig(kind="qe", embedding_size=x.shape[1], hidden_sizes=[256, 64])
+    model = BlaserModel(config)
     # What the first layer reads is small: parts of unit rows.
-    for number, gain in (
-        (1, 8),
-        (4, 1),
-        (7, 1),
-    ):
+    gains = {1: 8, 4: 1, 7: 1}
+    for number, gain in gains.items():
         nn.init.xavier_normal_(model.mlp[number].weight, gain)
     model.train()
-    x, y, ratings = (torch.tensor(part, dtype=torch.float32) for part in (x, y, ratings))
+    sources = torch.tensor(x, dtype=torch.float32)
+    translations = torch.tensor(y, dtype=torch.float32)
+    truth = torch.tensor(ratings, dtype=torch.float32)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3, weight_decay=0.01)
     for _ in range(20):
         for rows in torch.randperm(len(x)).split(64):
-            loss = ((model(x[rows], y[rows]).scores - ratings[rows]) ** 2).mean()
+            scores = model(sources[rows], translations[rows]).scores
+            loss = (scores - truth[rows]).square().mean()
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
@@ -89,6 +92,7 @@ def prepare(corpora: Path, out: Path, model: str) -> None:
     others."""
     rng = np.random.default_rng(0)
     encode = any_encoder(packaged_model(model))
+    # Embeddings of sources and of damaged translations, with their ratings.
     table = sentences(corpora / "ntrex.parquet", "id", SEEN)[:TRAINED]
     sources = []
     translations = []
@@ -102,6 +106,8 @@ def prepare(corpora: Path, out: Path, model: str) -> None:
         np.concatenate(sources), np.concatenate(translations), np.concatenate(ratings)
     )
     head.save_pretrained(out / "blaser")
+
+    # Test pairs of other sentences.
     tested = (*SEEN[:2], *UNSEEN)
     table = sentences(corpora / "flores_sib.parquet", "index_id", tested)[:TESTED]
     parts = []
@@ -119,15 +125,18 @@ def prepare(corpora: Path, out: Path, model: str) -> None:
 
 def sentences(file: Path, key: str, langs: Sequence[str]) -> pd.DataFrame:
     """A column of sentences of each language and of English, each on one line."""
-    return nway(file, key, [*langs, ENGLISH]).replace(r"\s+", " ", regex=True)
+    table = nway(file, key, [*langs, ENGLISH])
+    return table.replace(r"\s+", " ", regex=True)
 
 
 def compare(out: Path, model: str) -> None:
     """Print how the scores of the command and the cosine correlate with the ratings (Spearman)."""
     table = pd.read_csv(out / "test.tsv", sep="\t", quoting=csv.QUOTE_NONE, keep_default_na=False)
     table["blaser"] = np.loadtxt(out / "scores.txt")
-    columns = [table[name].tolist() for name in ("source", "target", "source_lang", "target_lang")]
-    table["cosine"] = EchoScorer(packaged_model(model))(*columns)
+    scorer = EchoScorer(packaged_model(model))
+    names = ("source", "target", "source_lang", "target_lang")
+    columns = [table[name].tolist() for name in names]
+    table["cosine"] = scorer(*columns)
     for lang, rows in [*table.groupby("source_lang"), ("all", table)]:
         blaser = spearmanr(rows.rating, rows.blaser).statistic
         cosine = spearmanr(rows.rating, rows.cosine).statistic

@@ -50,26 +50,29 @@ def write_crawls(corpora: Path, folder: Path) -> None:
     rng = np.random.default_rng(0)
     verses = mark(corpora, LANG)
     rows = [*verses, *manuals(corpora, LANG)[:SENTENCES]]
+    verse_rows = np.arange(len(verses))[: 40 * CHAPTERS]
+    help_rows = np.arange(len(verses), len(rows))
+    tenth = int(0.1 * len(help_rows))
+    nine_tenths = int(0.9 * len(help_rows))
+    # A tenth of the help is missing at the end of one side, and at the beginning of the other.
+    help_of_sides = (help_rows[:nine_tenths], help_rows[tenth:])
     rows_of_files: list[dict[str, list[int]]] = []  # of each side: file -> its rows in order
     for side, name in enumerate(SIDES):
         files: dict[str, list[list[int]]] = {}  # file -> rows of each line
-        chapters = np.array_split(np.arange(len(verses))[: 40 * CHAPTERS], CHAPTERS)
+        chapters = np.array_split(verse_rows, CHAPTERS)
         for number, chapter in enumerate(chapters, 1):
+            # A tenth of the paragraphs is missing on this side.
             parts = paragraphs(chapter, rng, (3, 7))
-            files[f"{name}/mark-{number:02d}.txt"] = [part for part in parts if rng.random() > 0.1]
-        # A tenth of the help is missing at the end of one side, and at the beginning of the other.
-        help_rows = np.arange(len(verses), len(rows))
-        if side == 0:
-            help_rows = help_rows[: int(0.9 * len(help_rows))]
-        else:
-            help_rows = help_rows[int(0.1 * len(help_rows)) :]
-        parts = paragraphs(rng.permutation(help_rows), rng, (1, 4))
-        repeated = [parts[number] for number in rng.integers(len(parts), size=len(parts) // 10)]
+            kept = [part for part in parts if rng.random() > 0.1]
+            files[f"{name}/mark-{number:02d}.txt"] = kept
+        parts = paragraphs(rng.permutation(help_of_sides[side]), rng, (1, 4))
+        drawn = rng.integers(len(parts), size=len(parts) // 10)
+        repeated = [parts[number] for number in drawn]
         files[f"help.{name}.txt"] = parts + repeated
-        for file, lines in files.items():
-            write_lines(folder / file, rows, lines, side)
+
         rows_of_side = {}
         for file, lines in files.items():
+            write_lines(folder / file, rows, lines, side)
             rows_of_side[file] = [int(row) for row in chain(*lines)]
         rows_of_files.append(rows_of_side)
     write_json(folder / "truth.json", {"rows": rows, "files": rows_of_files})
@@ -81,7 +84,9 @@ def write_lines(
     """Write the texts of one side; a line holds the rows of a paragraph."""
     text = ""
     for line in lines:
-        words = [word for row in line for word in rows[row][side].split()]
+        words = []
+        for row in line:
+            words += rows[row][side].split()
         text += " ".join(words) + "\n"
     file.parent.mkdir(parents=True, exist_ok=True)
     write_text(file, text)
@@ -117,13 +122,15 @@ def measure(pairs: Path, truth_file: Path) -> dict[str, float]:
         texts = [row[side] for row in truth["rows"]]
         places.append(Places(texts, truth["files"][side]))
     columns = load_parallel(pairs)
+    # A pair is correct if its texts share a row, and then covers it.
     correct = 0
     covered: set[int] = set()
     for source, target in zip(columns["source"], columns["target"]):
         shared = places[0].of(source) & places[1].of(target)
         correct += bool(shared)
         covered |= shared
-    report = {"pairs": len(columns), "precision": round(correct / max(1, len(columns)), 3)}
+    precision = correct / max(1, len(columns))
+    report = {"pairs": len(columns), "precision": round(precision, 3)}
     for kind in ("mark", "help"):
         rows_of_sides = []
         for files in truth["files"]:
@@ -131,7 +138,8 @@ def measure(pairs: Path, truth_file: Path) -> dict[str, float]:
             rows_of_kind = [rows for file, rows in files.items() if kind in file]
             rows_of_sides.append(set(chain(*rows_of_kind)))
         both = set.intersection(*rows_of_sides)
-        report[f"recall of {len(both)} rows of {kind}"] = round(len(covered & both) / len(both), 3)
+        recall = len(covered & both) / len(both)
+        report[f"recall of {len(both)} rows of {kind}"] = round(recall, 3)
     return report
 
 
@@ -147,9 +155,9 @@ def main() -> None:
         corpora = corpora_of(arguments, "bible", "bible_more", "docs_parallel")
         write_crawls(corpora, pairs)
         return
-    truth = next(
-        parent / "truth.json" for parent in pairs.parents if (parent / "truth.json").is_file()
-    )
+    # The pairs may lie deeper in the folder of the crawls.
+    places = [parent / "truth.json" for parent in pairs.parents]
+    truth = next(place for place in places if place.is_file())
     print(json.dumps(measure(pairs, truth), indent=2))
 
 

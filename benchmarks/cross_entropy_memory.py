@@ -23,28 +23,32 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 
+SETTING = ("vocabulary", "tokens", "hidden", "bf16", "threads")
+
+
 def main() -> None:
     args = parse_args()
     if args.measure:
         print(json.dumps(measure(args)))
         return
-    methods = ["import", "plain", *(f"chunked-{size}" for size in args.chunk_sizes)]
-    rows = [in_own_process(method) for method in methods]
-    plain = rows[1]
-    for row in rows[1:]:
+    imported = in_own_process("import")
+    plain = in_own_process("plain")
+    losses = [plain]
+    for size in args.chunk_sizes:
+        losses.append(in_own_process(f"chunked-{size}"))
+    for row in losses:
         row["memory_ratio"] = row["peak_mib"] / plain["peak_mib"]
         row["time_ratio"] = row["seconds"] / plain["seconds"]
-    setting = {
-        name: getattr(args, name) for name in ("vocabulary", "tokens", "hidden", "bf16", "threads")
-    }
+    setting = {name: getattr(args, name) for name in SETTING}
+
     print("  ".join(f"{name}={value}" for name, value in setting.items()))
     print(f"{'method':<14}{'peak MiB':>10}{'ratio':>8}{'seconds':>10}{'ratio':>8}{'loss':>12}")
-    print(f"{'import':<14}{rows[0]['peak_mib']:>10.0f}")
-    for row in rows[1:]:
-        print(
-            f"{row['method']:<14}{row['peak_mib']:>10.0f}{row['memory_ratio']:>8.2f}"
-            f"{row['seconds']:>10.2f}{row['time_ratio']:>8.2f}{row['loss']:>12.6f}"
-        )
+    print(f"{'import':<14}{imported['peak_mib']:>10.0f}")
+    for row in losses:
+        memory = f"{row['peak_mib']:>10.0f}{row['memory_ratio']:>8.2f}"
+        seconds = f"{row['seconds']:>10.2f}{row['time_ratio']:>8.2f}"
+        print(f"{row['method']:<14}{memory}{seconds}{row['loss']:>12.6f}")
+    rows = [imported, *losses]
     result = json.dumps({"setting": setting, "rows": rows})
     print(result)
     if args.json:
@@ -70,8 +74,10 @@ def parse_args() -> argparse.Namespace:
 
 
 def in_own_process(method: str) -> dict:
+    """What `measure` says of one method."""
     command = [sys.executable, __file__, *sys.argv[1:], "--measure", method]
-    return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
+    process = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    return json.loads(process.stdout)
 
 
 def measure(args: argparse.Namespace) -> dict:
@@ -86,20 +92,22 @@ def measure(args: argparse.Namespace) -> dict:
     torch.set_num_threads(args.threads)
     torch.manual_seed(0)
     hidden = torch.randn(args.tokens, args.hidden, requires_grad=True)
-    weight = (
-        torch.empty(args.vocabulary, args.hidden).normal_(std=args.hidden**-0.5).requires_grad_()
-    )
+    weight = torch.empty(args.vocabulary, args.hidden)
+    weight.normal_(std=args.hidden**-0.5)
+    weight.requires_grad_()
     labels = torch.randint(args.vocabulary, (args.tokens,))
 
     def loss_of() -> torch.Tensor:
         if args.measure == "plain":
             return F.cross_entropy(hidden @ weight.T, labels)
-        return translation_loss(hidden, weight, labels, chunk_size=int(args.measure.split("-")[1]))
+        chunk_size = int(args.measure.removeprefix("chunked-"))
+        return translation_loss(hidden, weight, labels, chunk_size=chunk_size)
 
     seconds = []
     peak = 0.0
     for _ in range(args.steps):
-        hidden.grad = weight.grad = None
+        hidden.grad = None
+        weight.grad = None
         start = time.perf_counter()
         with torch.autocast("cpu", torch.bfloat16, enabled=args.bf16):
             loss = loss_of()
@@ -114,8 +122,10 @@ def peak_mib() -> float:
     """Most memory that this process has had, in MiB."""
     status = Path("/proc/self/status")
     if status.exists():
-        line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
-        return int(line.split()[1]) / 1024
+        lines = status.read_text().splitlines()
+        peak_line = next(line for line in lines if line.startswith("VmHWM"))
+        kibibytes = peak_line.split()[1]
+        return int(kibibytes) / 1024
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     if sys.platform == "darwin":  # bytes; other systems say KiB
         return peak / 2**20

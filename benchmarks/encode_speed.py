@@ -60,6 +60,8 @@ STOCK = "ST, Echo, padded"
 SORTED = "ST, Echo, padded, sorted by tokens"
 ECHO = "ST, Echo"
 LIMIT = "bound: products of real tokens"
+TOKENS = 1536  # rows of the products whose rate is the bound
+PRODUCTS = 30  # in a run
 Clock = Callable[[], float]
 
 
@@ -69,10 +71,13 @@ Texts = list[tuple[str, str]]  # (language, text)
 def builtin_texts(n: int, languages: Sequence[str]) -> Texts:
     """(lang, text) of `n` texts of one to six sentences, in languages drawn at random."""
     rng = random.Random(0)
-    by_lang = {lang: builtin_nway(2000, languages=[lang])["text"] for lang in languages}
+    by_lang = {}
+    for lang in languages:
+        by_lang[lang] = builtin_nway(2000, languages=[lang])["text"]
     rows = []
     for lang in rng.choices(languages, k=n):
-        sentences = rng.choices(by_lang[lang], k=rng.choice((1, 1, 2, 3, 6)))
+        count = rng.choice((1, 1, 2, 3, 6))
+        sentences = rng.choices(by_lang[lang], k=count)
         rows.append((lang, " ".join(sentences)))
     return rows
 
@@ -81,9 +86,11 @@ def read(path: Path, n: int) -> Texts:
     """Lines of `text` (English) or `code<TAB>text`."""
     rows = []
     for line in path.read_text(encoding="utf-8").splitlines():
-        *lang, text = line.split("\t", 1)
+        lang, tab, text = line.partition("\t")
+        if not tab:
+            lang, text = ENGLISH, line
         if text.strip():
-            rows.append((lang[0] if lang else ENGLISH, text))
+            rows.append((lang, text))
     return rows[:n]
 
 
@@ -155,30 +162,30 @@ def graphs(model: str | Path, folder: Path, threads: int, bf16: bool) -> dict[st
 def gigaflops(encoder: EchoEncoder, lengths: list[int]) -> float:
     """Floating-point operations of the layers' matrix products over rows of these lengths,
     in billions."""
-    weights = sum(
-        part.weight.numel()
-        for part in encoder.backbone.modules()
-        if isinstance(part, torch.nn.Linear)
-    )
+    weights = 0
+    for part in encoder.backbone.modules():
+        if isinstance(part, torch.nn.Linear):
+            weights += part.weight.numel()
     config = encoder.config
     head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    pairs = (
-        config.num_hidden_layers * config.num_attention_heads * head * sum(n * n for n in lengths)
-    )
-    return 2e-9 * (weights * sum(lengths) + 2 * pairs)
+    width = config.num_attention_heads * head
+    # Queries with keys, and weights with values: each is a product for every two tokens of a text.
+    token_pairs = sum(length * length for length in lengths)
+    attention = 2 * config.num_hidden_layers * width * token_pairs
+    return 2e-9 * (weights * sum(lengths) + attention)
 
 
-def products(config: PretrainedConfig, tokens: int = 1536) -> tuple[Callable, float]:
+def products(config: PretrainedConfig) -> tuple[Callable, float]:
     """(a run of fp32 products of the model's up-projection, its operations in billions)."""
-    x = torch.randn(tokens, config.hidden_size)
+    x = torch.randn(TOKENS, config.hidden_size)
     weight = torch.randn(config.intermediate_size, config.hidden_size)
-    out = torch.empty(tokens, config.intermediate_size)
+    out = torch.empty(TOKENS, config.intermediate_size)
 
     def run() -> None:
-        for _ in range(30):
+        for _ in range(PRODUCTS):
             torch.mm(x, weight.t(), out=out)
 
-    return run, 30 * 2e-9 * tokens * weight.numel()
+    return run, PRODUCTS * 2e-9 * TOKENS * weight.numel()
 
 
 def best_seconds(
@@ -191,7 +198,8 @@ def best_seconds(
         for path, run in paths.items():
             start = clock()
             outputs[path] = run()
-            best[path] = min(best[path], clock() - start)
+            seconds = clock() - start
+            best[path] = min(best[path], seconds)
     return best, outputs
 
 
@@ -203,26 +211,25 @@ def compare_dtypes(
     checkpoint: Path, sets: Mapping[str, Texts], rounds: int, clock: Clock
 ) -> dict[str, Any]:
     """Best sentences per second of SentenceTransformer.encode, by the dtype that was asked for."""
-    asked = {
+    options_by_name = {
         "no dtype": {},
         "float32": {"dtype": torch.float32},
         "bfloat16": {"dtype": torch.bfloat16},
     }
-    models = {
-        name: SentenceTransformer(str(checkpoint), model_kwargs=options)
-        for name, options in asked.items()
-    }
+    models = {}
+    for name, options in options_by_name.items():
+        models[name] = SentenceTransformer(str(checkpoint), model_kwargs=options)
     report: dict[str, Any] = {}
     for name, rows in sets.items():
         report[name] = {}
-        paths = {
-            dtype: partial(model.encode, prompted(model, rows), batch_size=32)
-            for dtype, model in models.items()
-        }
+        paths = {}
+        for dtype, model in models.items():
+            paths[dtype] = partial(model.encode, prompted(model, rows), batch_size=32)
         best, _ = best_seconds(paths, rounds, clock)
         for dtype, seconds in best.items():
-            opened = str(next(models[dtype].parameters()).dtype)
-            row = {"opened_as": opened, "sentences_per_second": round(len(rows) / seconds, 1)}
+            opened = next(models[dtype].parameters()).dtype
+            speed = len(rows) / seconds
+            row = {"opened_as": str(opened), "sentences_per_second": round(speed, 1)}
             report[name][dtype] = row
             print(f"{name:8} {dtype:10} {row}")
     return report
@@ -273,16 +280,19 @@ class Paths:
         out = np.empty((len(order), self.st.get_embedding_dimension()), np.float32)
         for start in range(0, len(order), 32):
             places = order[start : start + 32]
-            out[places] = embed([texts[place] for place in places])
+            texts_of_batch = [texts[place] for place in places]
+            out[places] = embed(texts_of_batch)
         return out
 
     def by_engine(self, engine: Callable, texts: list[str]) -> np.ndarray:
         batch = self.st.tokenizer(texts, padding=True, return_tensors="np")
-        return engine({name: batch[name] for name in INPUTS})[0]
+        outputs = engine({name: batch[name] for name in INPUTS})
+        return outputs[0]
 
 
 def least_cosine(x: np.ndarray, y: np.ndarray) -> float:
-    return float((unit_length(x) * unit_length(y)).sum(1).min())
+    cosines = (unit_length(x) * unit_length(y)).sum(1)
+    return float(cosines.min())
 
 
 def compare_paths(
@@ -341,10 +351,12 @@ def main() -> None:
         parser.error("--dtypes needs --model CHECKPOINT")
     torch.set_num_threads(args.threads)
     clock = time.process_time if args.threads == 1 else time.perf_counter
-    sets = {
-        "english": read(args.english, args.n) if args.english else builtin_texts(args.n, [ENGLISH]),
-        "mixed": read(args.mixed, args.n) if args.mixed else builtin_texts(args.n, list(LANGUAGES)),
-    }
+    sets = {}
+    for name, file, languages in (
+        ("english", args.english, [ENGLISH]),
+        ("mixed", args.mixed, list(LANGUAGES)),
+    ):
+        sets[name] = read(file, args.n) if file else builtin_texts(args.n, languages)
     with tempfile.TemporaryDirectory() as folder:
         if args.dtypes:
             report = compare_dtypes(args.model, sets, args.rounds, clock)

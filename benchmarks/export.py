@@ -58,6 +58,9 @@ LANGUAGES = [
 ]
 EACH = 50  # sentences of a language
 ROWS = 16  # of a batch
+# Rows of the table: the file of a graph, or the precision that OpenVINO computes in.
+ONNX_FILES = {"ONNX": "sentence_embedding", "ONNX, 8 bits": "sentence_embedding_quantized"}
+OPENVINO_HINTS = {"OpenVINO": "f32", "OpenVINO, bf16": "bf16"}
 
 
 def sentences(corpora: Path) -> list[str]:
@@ -66,9 +69,11 @@ def sentences(corpora: Path) -> list[str]:
     texts = table[LANGUAGES].to_numpy().T.ravel().tolist()
     for number in range(0, len(texts), 5):
         if number % 10 == 0:
-            texts[number] = " ".join(texts[number : number + 1 + number % 8])
+            end = number + 1 + number % 8
+            texts[number] = " ".join(texts[number:end])
         else:
-            texts[number] = texts[number][: 1 + number % 40]
+            length = 1 + number % 40
+            texts[number] = texts[number][:length]
     return texts
 
 
@@ -78,8 +83,11 @@ def run(texts: list[str], batch: Callable, embed: Callable) -> tuple[np.ndarray,
     parts = []
     began = time.perf_counter()
     for start in range(0, len(texts), ROWS):
-        parts.append(embed(batch([texts[i] for i in order[start : start + ROWS]])))
+        places = order[start : start + ROWS]
+        inputs = batch([texts[i] for i in places])
+        parts.append(embed(inputs))
     seconds = time.perf_counter() - began
+    # Back to the order of the texts.
     vectors = np.empty((len(texts), parts[0].shape[1]), np.float32)
     vectors[order] = np.concatenate(parts)
     return unit_length(vectors), seconds
@@ -93,30 +101,34 @@ def graphs(out: Path, stock: Any) -> dict[str, tuple[Path, Callable]]:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     embeddings: dict[str, tuple[Path, Callable]] = {}
-    for name, file in (
-        ("ONNX", "sentence_embedding"),
-        ("ONNX, 8 bits", "sentence_embedding_quantized"),
-    ):
+    for name, file in ONNX_FILES.items():
         path = out / "onnx" / "onnx" / f"{file}.onnx"
         session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
         embeddings[name] = (path, partial(by_onnx, session))
-    path = out / "openvino" / "openvino" / "openvino_model.bin"
-    for name, hint in (("OpenVINO", "f32"), ("OpenVINO, bf16", "bf16")):
+    weights = out / "openvino" / "openvino" / "openvino_model.bin"
+    graph = weights.with_suffix(".xml")
+    for name, hint in OPENVINO_HINTS.items():
         settings = {"INFERENCE_PRECISION_HINT": hint, "INFERENCE_NUM_THREADS": 1}
-        model = openvino.compile_model(path.with_suffix(".xml"), "CPU", settings)
-
-        embeddings[name] = (path, partial(by_openvino, model, stock.encoder))
+        model = openvino.compile_model(graph, "CPU", settings)
+        embeddings[name] = (weights, partial(by_openvino, model, stock.encoder))
     return embeddings
 
 
+def arrays(batch: Batch) -> dict[str, np.ndarray]:
+    return {key: value.numpy() for key, value in batch.items()}
+
+
 def by_onnx(session: Any, batch: Batch) -> np.ndarray:
-    return session.run(None, {key: value.numpy() for key, value in batch.items()})[0]
+    outputs = session.run(None, arrays(batch))
+    return outputs[0]
 
 
 @torch.no_grad()
 def by_openvino(model: Callable, encoder: Any, batch: Batch) -> np.ndarray:
-    states = model({key: value.numpy() for key, value in batch.items()})["last_hidden_state"]
-    return encoder.pool(torch.from_numpy(states), batch["attention_mask"]).numpy()
+    """The graph ends with the states of the tokens; torch pools them."""
+    outputs = model(arrays(batch))
+    states = torch.from_numpy(outputs["last_hidden_state"])
+    return encoder.pool(states, batch["attention_mask"]).numpy()
 
 
 def main() -> None:
@@ -130,11 +142,13 @@ def main() -> None:
     for kind in ("onnx", "openvino"):
         if not (arguments.out / kind).is_dir():
             print(export_checkpoint(model, arguments.out / kind, to=kind))
+    # What all files are compared with.
     stock = open_stock(model)
     stock.encoder.eval()
     began = time.perf_counter()
     truth = encode(*load_encoder(model, dtype="fp32"), texts, normalize=True)
-    speed = len(texts) / (time.perf_counter() - began)
+    seconds = time.perf_counter() - began
+    speed = len(texts) / seconds
     rows = [["encode, float32", "", "", "", "", f"{speed:.0f}", xsim(truth)]]
     np.savez(arguments.out / "float32.npz", texts=texts, vectors=truth)
     for name, (file, embed) in graphs(arguments.out, stock).items():
@@ -142,22 +156,31 @@ def main() -> None:
         cosines = (vectors * truth).sum(1)
         largest = np.abs(vectors - truth).max()
         megabytes = file.stat().st_size / 1e6
-        figures = [
+        speed = len(texts) / seconds
+        row = [
+            name,
+            f"{megabytes:.0f}",
+            f"{largest:.1e}",
             f"{cosines.mean():.5f}",
             f"{cosines.min():.5f}",
-            f"{len(texts) / seconds:.0f}",
+            f"{speed:.0f}",
             xsim(vectors),
         ]
-        rows.append([name, f"{megabytes:.0f}", f"{largest:.1e}", *figures])
+        rows.append(row)
     header = ["file", "MB", "largest difference", "mean cosine", "least", "sentences/s", "xsim"]
     print(markdown_table(header, rows))
 
 
 def xsim(vectors: np.ndarray) -> str:
+    """Percent of sentences of other languages whose nearest English one is not their own."""
     # (languages, sentences, dimensions)
     english, *others = vectors.reshape(len(LANGUAGES), EACH, -1)
-    nearest = [(side @ english.T).argmax(1) for side in others]
-    return f"{100 * np.mean(nearest != np.arange(EACH)):.2f}"
+    nearest = []
+    for side in others:
+        cosines = side @ english.T
+        nearest.append(cosines.argmax(1))
+    error_rate = np.mean(nearest != np.arange(EACH))
+    return f"{100 * error_rate:.2f}"
 
 
 if __name__ == "__main__":

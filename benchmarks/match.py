@@ -22,7 +22,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections import defaultdict
-from itertools import chain
+from itertools import chain, compress
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +34,7 @@ from hf_echo.languages import ENGLISH
 from hf_echo.search.matching import (
     CANDIDATES,
     Matches,
+    Read,
     document_means,
     match_documents,
     one_to_one,
@@ -48,45 +49,58 @@ Documents = dict[str, list[str]]  # name -> sentences
 
 def bible(corpora: Path, lang: str) -> tuple[Documents, Documents]:
     """The chapters of a language and of English."""
-    return tuple(
-        _by_name(corpora / "bible.parquet", "verse_id", code, chapters=True)
-        for code in (lang, ENGLISH)
-    )
+    file = corpora / "bible.parquet"
+    source = _by_name(file, "verse_id", lang, chapters=True)
+    english = _by_name(file, "verse_id", ENGLISH, chapters=True)
+    return source, english
 
 
 def gospels(corpora: Path, lang: str) -> tuple[Documents, Documents]:
     """The chapters of Matthew, Mark and Luke."""
-    sides = []
-    for side in bible(corpora, lang):
-        names = [name for name in side if name.split(".")[1] in ("MAT", "MAR", "LUK")]
-        sides.append({name: side[name] for name in names})
-    return sides[0], sides[1]
+    source, english = bible(corpora, lang)
+    return _gospels_of(source), _gospels_of(english)
+
+
+def _gospels_of(side: Documents) -> Documents:
+    chapters = {}
+    for name, verses in side.items():
+        book = name.split(".")[1]
+        if book in ("MAT", "MAR", "LUK"):
+            chapters[name] = verses
+    return chapters
 
 
 def ntrex(corpora: Path, lang: str) -> tuple[Documents, Documents]:
     """The documents of a language and of English."""
-    return tuple(_by_name(corpora / "ntrex.parquet", "document", code) for code in (lang, ENGLISH))
+    file = corpora / "ntrex.parquet"
+    return _by_name(file, "document", lang), _by_name(file, "document", ENGLISH)
 
 
 def _by_name(file: Path, column: str, lang: str, *, chapters: bool = False) -> Documents:
     """{document: its sentences} in one language; `chapters`: a document is a chapter of verses."""
     table = pq.read_table(file, columns=[column, "lang", "text"])
     table = table.filter(pc.equal(table["lang"], lang))
+    names = table[column].to_pylist()
+    texts = table["text"].to_pylist()
     documents = defaultdict(list)
-    for name, text in zip(table[column].to_pylist(), table["text"].to_pylist(), strict=True):
-        documents[name.rpartition(".")[0] if chapters else name].append(text)
+    for name, text in zip(names, texts, strict=True):
+        if chapters:  # b.MAR.2.10 is a verse of b.MAR.2
+            name = name.rpartition(".")[0]
+        documents[name].append(text)
     return dict(documents)
 
 
 def manuals(corpora: Path, lang: str) -> tuple[Documents, Documents]:
     """Eight neighbouring rows of LibreOffice's help are a document: all are about one program."""
-    conditions = [("tgt_lang", "==", lang), ("source", "==", "libreoffice-help")]
+    is_in_language = ("tgt_lang", "==", lang)
+    is_of_help = ("source", "==", "libreoffice-help")
     file = corpora / "docs_parallel.parquet"
-    table = pq.read_table(file, columns=["src", "tgt"], filters=conditions)
+    table = pq.read_table(file, columns=["src", "tgt"], filters=[is_in_language, is_of_help])
+    texts = table["src"].to_pylist()
+    translations = table["tgt"].to_pylist()
     source: Documents = defaultdict(list)
     english: Documents = defaultdict(list)
-    pairs = zip(table["src"].to_pylist(), table["tgt"].to_pylist(), strict=True)
-    for row, (text, translation) in enumerate(pairs):
+    for row, (text, translation) in enumerate(zip(texts, translations, strict=True)):
         name = f"{row // 8:06}"
         english[name].append(text)
         source[name].append(translation)
@@ -107,18 +121,22 @@ POOL = 60  # sentences of boilerplate of a side
 def sharing(source: Documents, target: Documents, share: float) -> tuple[Documents, Documents]:
     """Documents of which each four have the first `share` of their sentences in common,
     the same on both sides."""
+    # Sentence i of a document must translate sentence i of its partner.
     names = []
     for name in sorted(source.keys() & target.keys()):
-        if len(source[name]) == len(target[name]) >= 8:
+        length = len(source[name])
+        if length >= 8 and length == len(target[name]):
             names.append(name)
-    changed: tuple[Documents, Documents] = ({}, {})
+
+    changed_source = {}
+    changed_target = {}
     for number, name in enumerate(names):
         first = names[number - number % FAMILY]
-        length = len(source[name])
-        common = min(int(share * length), len(source[first]))
-        for side, documents in zip(changed, (source, target), strict=True):
-            side[name] = documents[first][:common] + documents[name][common:]
-    return changed
+        shared_rows = int(share * len(source[name]))
+        common = min(shared_rows, len(source[first]))
+        changed_source[name] = source[first][:common] + source[name][common:]
+        changed_target[name] = target[first][:common] + target[name][common:]
+    return changed_source, changed_target
 
 
 def with_boilerplate(
@@ -130,7 +148,8 @@ def with_boilerplate(
         count = round(len(sentences) * share / (1 - share))
         mixed = list(sentences)
         for text in rng.choice(pool, size=count):
-            mixed.insert(rng.integers(len(mixed) + 1), str(text))
+            place = rng.integers(len(mixed) + 1)
+            mixed.insert(place, str(text))
         noisy[name] = mixed
     return noisy
 
@@ -140,8 +159,9 @@ def two_sides(
 ) -> list[Documents]:
     """Documents of both sides, of which two thirds have a partner;
     a fifth of the sentences is gone."""
-    names = sorted(source.keys() & target.keys())
-    names = [names[i] for i in rng.permutation(len(names))[: largest * 4 // 3]]
+    common_names = sorted(source.keys() & target.keys())
+    order = rng.permutation(len(common_names))
+    names = [common_names[i] for i in order[: largest * 4 // 3]]
     # The last quarter is missing on one side, the first on the other.
     quarter = len(names) // 4
     names_of_sides = [names[:-quarter], names[quarter:]]
@@ -149,11 +169,11 @@ def two_sides(
     for documents, side_names in zip((source, target), names_of_sides, strict=True):
         side = {}
         for i in rng.permutation(len(side_names)):
-            sentences = documents[side_names[i]]
+            name = side_names[i]
+            sentences = documents[name]
             is_kept = rng.random(len(sentences)) >= 0.2
-            is_kept[0] = True
-            kept = [text for text, stays in zip(sentences, is_kept, strict=True) if stays]
-            side[side_names[i]] = kept
+            is_kept[0] = True  # no document is empty
+            side[name] = list(compress(sentences, is_kept))
         sides.append(side)
     return sides
 
@@ -165,15 +185,19 @@ def scores_of(pairs: Matches, names: list[list[str]]) -> tuple[float, float]:
     is_right = []
     for source, target in zip(pairs.sources, pairs.targets, strict=True):
         is_right.append(source_names[source] == target_names[target])
-    return 100 * sum(is_right) / gold, 100 * sum(is_right[:gold]) / gold
+    recall = sum(is_right) / gold
+    precision = sum(is_right[:gold]) / gold
+    return 100 * recall, 100 * precision
 
 
-def by_means(readers: list, counts: list[int]) -> Matches:
+def by_means(readers: list[Read], counts: list[int]) -> Matches:
     """One-to-one pairs by the cosines of the centred means."""
     x, _ = document_means(readers[0], counts[0], "source")
     y, _ = document_means(readers[1], counts[1], "target")
-    nearest = unit_neighbours(x, y, min(CANDIDATES, len(y)))
-    sources = np.repeat(np.arange(len(x)), nearest.indices.shape[1])
+    k = min(CANDIDATES, len(y))
+    nearest = unit_neighbours(x, y, k)
+    # A source stands beside each of its k neighbours.
+    sources = np.repeat(np.arange(len(x)), k)
     return one_to_one(sources, nearest.indices.ravel(), nearest.scores.ravel())
 
 
@@ -181,8 +205,10 @@ def dictionary(corpora: Path, lang: str) -> dict[str, list[str]]:
     """Words of a language -> English words."""
     table = pq.read_table(corpora / "dictionaries.parquet", columns=["src", "tgt_lang", "tgt"])
     table = table.filter(pc.equal(table["tgt_lang"], lang))
+    english_entries = table["src"].to_pylist()
+    words = table["tgt"].to_pylist()
     entries = defaultdict(list)
-    for english, word in zip(table["src"].to_pylist(), table["tgt"].to_pylist(), strict=True):
+    for english, word in zip(english_entries, words, strict=True):
         entries[word.lower()] += re.findall(r"\w+", english.lower())
     return dict(entries)
 
@@ -194,7 +220,8 @@ def by_words(sides: list[Documents], entries: dict[str, list[str]]) -> Matches:
     documents = []
     for side, is_translated in zip(sides, (True, False), strict=True):
         for sentences in side.values():
-            words = re.findall(r"\w+", " ".join(sentences).lower())
+            text = " ".join(sentences).lower()
+            words = re.findall(r"\w+", text)
             if is_translated:
                 # A word that the dictionary lacks stays as it is.
                 translations = [entries.get(word, [word]) for word in words]
@@ -207,6 +234,18 @@ def by_words(sides: list[Documents], entries: dict[str, list[str]]) -> Matches:
     cosines = (vectors[:sources] @ vectors[sources:].T).toarray()
     rows, columns = np.indices(cosines.shape)
     return one_to_one(rows.ravel(), columns.ravel(), cosines.ravel())
+
+
+def sentences_of(side: Documents) -> list[str]:
+    """The sentences of all documents, one document after the other."""
+    return list(chain.from_iterable(side.values()))
+
+
+def reader_of(side: Documents, vectors: np.ndarray) -> Read:
+    """A function that gives the rows of a document."""
+    ends = np.cumsum([len(sentences) for sentences in side.values()])
+    parts = np.split(vectors, ends[:-1])
+    return parts.__getitem__
 
 
 def main() -> None:
@@ -237,32 +276,32 @@ def main() -> None:
             if arguments.boilerplate:
                 # Different rows on each side, so that no sentence of one pool translates one of the
                 # other.
-                pools = [
-                    [text for sentences in documents.values() for text in sentences]
-                    for documents in manuals(corpora, lang)
-                ]
-                parts = (pools[0][:POOL], pools[1][POOL : 2 * POOL])
+                source_manuals, english_manuals = manuals(corpora, lang)
+                source_pool = sentences_of(source_manuals)[:POOL]
+                english_pool = sentences_of(english_manuals)[POOL : 2 * POOL]
+                share = arguments.boilerplate
                 sides = [
-                    with_boilerplate(side, part, arguments.boilerplate, rng)
-                    for side, part in zip(sides, parts, strict=True)
+                    with_boilerplate(sides[0], source_pool, share, rng),
+                    with_boilerplate(sides[1], english_pool, share, rng),
                 ]
+
+            # Each method on the same documents.
             names = [list(side) for side in sides]
+            counts = [len(side) for side in sides]
             readers = []
             for side, code in zip(sides, (lang, ENGLISH), strict=True):
-                texts = [text for sentences in side.values() for text in sentences]
-                vectors = unit_length(encode(model, tokenizer, texts, code))
-                ends = np.cumsum([len(sentences) for sentences in side.values()])
-                parts = np.split(vectors, ends[:-1])
-                readers.append(parts.__getitem__)
-            counts = [len(side) for side in sides]
-            means = scores_of(by_means(readers, counts), names)
-            bimax = scores_of(match_documents(readers[0], counts[0], readers[1], counts[1]), names)
+                vectors = encode(model, tokenizer, sentences_of(side), code)
+                readers.append(reader_of(side, unit_length(vectors)))
+            figures: list[float | None] = [None, None]
             entries = dictionary(corpora, lang)
-            words = scores_of(by_words(sides, entries), names) if entries else (None, None)
-            figures = [
-                "" if value is None else f"{value:.1f}" for value in (*words, *means, *bimax)
-            ]
-            rows.append([kind, lang, f"{counts[0]} / {counts[1]}", *figures])
+            if entries:
+                figures = [*scores_of(by_words(sides, entries), names)]
+            figures += scores_of(by_means(readers, counts), names)
+            matches = match_documents(readers[0], counts[0], readers[1], counts[1])
+            figures += scores_of(matches, names)
+
+            cells = ["" if value is None else f"{value:.1f}" for value in figures]
+            rows.append([kind, lang, f"{counts[0]} / {counts[1]}", *cells])
             print(rows[-1], flush=True)
     header = [
         "documents",

@@ -27,18 +27,28 @@ def mark(corpora: Path, lang: str) -> list[tuple[str, str]]:
     files = [corpora / "bible.parquet", corpora / "bible_more.parquet"]
     verses = nway(files, "verse_id", [lang, ENGLISH])
     verses = verses[verses.index.str.startswith("b.MAR.")]
-    verses = verses.sort_index(
-        key=lambda names: names.map(lambda name: [int(part) for part in name.split(".")[2:]])
-    )
+    # By numbers: as texts "b.MAR.10.1" would come before "b.MAR.2.1".
+    verses = verses.sort_index(key=lambda names: names.map(chapter_and_verse))
     return list(zip(verses[lang], verses[ENGLISH]))
+
+
+def chapter_and_verse(name: str) -> list[int]:
+    """ "b.MAR.2.10" -> [2, 10]."""
+    numbers = name.split(".")[2:]
+    return [int(number) for number in numbers]
 
 
 def gnome_help(corpora: Path, lang: str) -> pd.DataFrame:
     """Sentences of GNOME's help, `src` in English and `tgt` in `lang`;
     the file has no order, so it is drawn."""
-    conditions = [("tgt_lang", "==", lang), ("source", "==", "GNOME/gnome-user-docs")]
-    rows = pd.read_parquet(corpora / "docs_parallel.parquet", filters=conditions)
-    return rows.drop_duplicates("src").drop_duplicates("tgt").sample(frac=1, random_state=3)
+    is_in_language = ("tgt_lang", "==", lang)
+    is_of_gnome = ("source", "==", "GNOME/gnome-user-docs")
+    file = corpora / "docs_parallel.parquet"
+    rows = pd.read_parquet(file, filters=[is_in_language, is_of_gnome])
+    # Each text once on its side, so that a pair has one right partner.
+    rows = rows.drop_duplicates("src")
+    rows = rows.drop_duplicates("tgt")
+    return rows.sample(frac=1, random_state=3)
 
 
 def manuals(corpora: Path, lang: str) -> list[tuple[str, str]]:

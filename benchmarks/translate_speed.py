@@ -86,12 +86,16 @@ def count(decoder: EchoDecoder, lengths: list[int], eos: int, prompt_end: int) -
     for layer in model.layers:
         for part in (layer.self_attn.o_proj, layer.cross_attn.o_proj, layer.mlp.down_proj):
             part.weight.zero_()
+    # A sentence reaches the last layer through the first cross-attention alone.
     cross = model.layers[0].cross_attn
     for part in (cross.v_proj, cross.o_proj, model.embedding_projection):
         part.weight.normal_()
     calls = torch.randn(size, decoder.config.embedding_size)  # row i points to token i - 1
-    calls /= cross.constant(model.embedding_projection(calls[:, None])).norm(dim=-1)
-    states = cross.constant(model.embedding_projection(calls[:, None]))[:, 0]
+    memory = model.embedding_projection(calls[:, None])
+    calls /= cross.constant(memory).norm(dim=-1)
+    memory = model.embedding_projection(calls[:, None])
+    states = cross.constant(memory)[:, 0]
+    # States of length 1, and an output matrix of the same rows: each token's best next one.
     model.norm.weight.fill_(1)
     decoder.lm_head.weight = torch.nn.Parameter(torch.zeros_like(decoder.lm_head.weight))
     decoder.lm_head.weight[first + 1 : first + size - 1] = states[2:]
@@ -99,6 +103,11 @@ def count(decoder: EchoDecoder, lengths: list[int], eos: int, prompt_end: int) -
     model.embed_tokens.weight[tokens] = 3 * states
     model.embed_tokens.weight[prompt_end] = 0
     return calls[torch.tensor(lengths) + 1]
+
+
+def until(end: int, ids: list[int]) -> list[int]:
+    """The ids in front of the first `end`; all without one."""
+    return ids[: ids.index(end)] if end in ids else ids
 
 
 def main() -> None:
@@ -130,7 +139,7 @@ def main() -> None:
         )
         rows = []
         for row in ids[:, len(prompt) :].tolist():
-            rows.append(row[: row.index(eos)] if eos in row else row)
+            rows.append(until(eos, row))
         return rows
 
     def ours(translator: EchoForTranslation, vectors: torch.Tensor) -> list[list[int]]:
@@ -157,28 +166,35 @@ def main() -> None:
     for _ in range(args.rounds):
         for path, (size, run) in paths.items():
             start = clock()
-            batches = memory.tensor_split(-(-len(memory) // size))
+            batch_count = -(-len(memory) // size)
+            batches = memory.tensor_split(batch_count)
             # `translate` decodes a batch on each core; transformers has no such path.
             if path.startswith(name):
                 ids_of_batches = one_per_core(run, batches)
             else:
                 ids_of_batches = map(run, batches)
             outputs[path] = list(chain.from_iterable(ids_of_batches))
-            best[path] = min(best[path], clock() - start)
-    tokens = [len(ids) for ids in outputs[reference]]
+            seconds = clock() - start
+            best[path] = min(best[path], seconds)
+
+    expected = outputs[reference]
+    tokens = [len(ids) for ids in expected]
+    mean = float(np.mean(tokens))
     report = {
         "threads": args.threads,
         "sentences": len(texts),
-        "tokens per sentence": {"mean": round(float(np.mean(tokens)), 1), "longest": max(tokens)},
+        "tokens per sentence": {"mean": round(mean, 1), "longest": max(tokens)},
         "paths": {},
     }
     print(report["tokens per sentence"])
     for path, seconds in best.items():
-        same = [ids == other for ids, other in zip(outputs[path], outputs[reference], strict=True)]
+        is_same = [ids == other for ids, other in zip(outputs[path], expected, strict=True)]
+        speed = len(texts) / seconds
+        ratio = best[reference] / seconds
         row = {
-            "sentences_per_second": round(len(texts) / seconds, 1),
-            "times_generate": round(best[reference] / seconds, 2),
-            "same_outputs": sum(same),
+            "sentences_per_second": round(speed, 1),
+            "times_generate": round(ratio, 2),
+            "same_outputs": sum(is_same),
         }
         report["paths"][path] = row
         print(f"{path:34} {row}")
