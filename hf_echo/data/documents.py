@@ -17,7 +17,8 @@ import pandas as pd
 import pyarrow as pa
 from datasets import Dataset, Features, Value
 
-from .formats import Part, open_file
+from .formats import open_file
+from .parts import Part
 from .schema import as_list, check_language, check_text, language_codes
 from .segmentation import rule_segmenter, trimmed
 from .tables import BadRows, Plan, checked_tables, list_files, to_dataset

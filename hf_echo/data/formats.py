@@ -24,7 +24,6 @@ from ..utils.text import (
     BLOCK,
     PACKED,
     STANDARD,
-    BrokenFile,
     Lines,
     check_file,
     name_of,
@@ -32,9 +31,7 @@ from ..utils.text import (
     text_blocks,
 )
 from .bitexts import (
-    MOSES,
     Sides,
-    files_of,
     language_names,
     moses_pair,
     open_moses,
@@ -46,35 +43,12 @@ from .bitexts import (
     xces_units,
     xliff_units,
 )
-from .delimited import delimiter_of, quoted, read_plain, read_quoted, split_quoted, tsv_is_quoted
-from .parts import Block, Languages, Part, Unit, blocks_of, content_hash, say_once
+from .delimited import delimiter_of, read_plain, read_quoted, split_quoted, tsv_is_quoted
+from .parts import Block, Languages, Part, Unit, blocks_of
 from .subtitles import subtitle_texts
 
 if TYPE_CHECKING:
     from pyarrow.dataset import Dataset
-
-__all__ = [
-    "BLOCK",
-    "Block",
-    "BrokenFile",
-    "KNOWN",
-    "Languages",
-    "MOSES",
-    "Part",
-    "content_hash",
-    "files_of",
-    "flat_names",
-    "is_plain_text",
-    "kind_of",
-    "moses_pair",
-    "open_file",
-    "open_hub",
-    "open_text",
-    "open_texts_of",
-    "quoted",
-    "say_once",
-    "suffix_of",
-]
 
 # These may be packed.
 KINDS = (

@@ -18,10 +18,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..languages import ENGLISH
+from ..utils.text import BLOCK
 from . import schema
 from .flores import FloresFile, chosen_files, flores_blocks, flores_files
-from .formats import BLOCK, content_hash, open_file
-from .parts import Part
+from .formats import open_file
+from .parts import Part, content_hash
 from .tables import (
     SPLIT_WORDS,
     BadRows,

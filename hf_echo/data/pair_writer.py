@@ -14,7 +14,9 @@ from ..languages import bcp47
 from ..utils.extras import extra
 from ..utils.files import check_output, write_whole
 from ..utils.text import PACKED, STANDARD, open_output
-from .formats import MOSES, files_of, is_plain_text, kind_of, quoted
+from .bitexts import MOSES, files_of
+from .delimited import quoted
+from .formats import is_plain_text, kind_of
 
 TABLES = (".tsv", ".csv", ".jsonl", ".tmx", ".parquet")
 KNOWN = ".tsv, .csv, .jsonl, .tmx (each also with .gz, .bz2, .zst or .xz), .parquet, or NAME.fr-en for a Moses pair"

@@ -15,9 +15,12 @@ import pyarrow as pa
 from hf_echo.languages import find_language, tagged_code
 
 from ..utils.hub import out_of_reach, split_revision
+from ..utils.text import BLOCK
 from . import nway, schema
+from .bitexts import moses_pair
 from .builtin import builtin_parallel
-from .formats import BLOCK, Part, moses_pair, open_file, open_hub, suffix_of
+from .formats import open_file, open_hub, suffix_of
+from .parts import Part
 from .tables import BadRows, Plan, check_split, checked_tables, list_files, positive, to_dataset
 
 if TYPE_CHECKING:

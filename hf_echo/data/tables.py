@@ -22,8 +22,9 @@ import pyarrow as pa
 import hf_echo
 
 from ..utils.files import files_below, write_whole
-from .formats import KNOWN, Part, kind_of, moses_pair, suffix_of
-from .parts import left_out_line
+from .bitexts import moses_pair
+from .formats import KNOWN, kind_of, suffix_of
+from .parts import Part, left_out_line
 from .schema import as_list
 
 if TYPE_CHECKING:

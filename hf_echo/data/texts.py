@@ -36,8 +36,8 @@ from ..utils.text import (
 from . import schema
 from .bitexts import open_two
 from .delimited import each_line
-from .formats import Languages, Part, kind_of, open_file, open_text, open_texts_of
-from .parts import Block, Unit, blocks_of, log_left_out
+from .formats import kind_of, open_file, open_text, open_texts_of
+from .parts import Block, Languages, Part, Unit, blocks_of, log_left_out
 from .tables import BadRows, Plan, checked_tables, list_files
 
 TYPES = pa.schema({"lang": pa.string(), "text": pa.string()})

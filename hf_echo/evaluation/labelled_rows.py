@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..data.formats import Block, kind_of, open_file
-from ..data.parts import log_left_out
+from ..data.formats import kind_of, open_file
+from ..data.parts import Block, log_left_out
 from ..data.schema import as_list, language_codes
 
 Check = Callable[[Mapping[str, Any], str], dict[str, Any]]

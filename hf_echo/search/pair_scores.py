@@ -28,9 +28,10 @@ from tqdm.auto import tqdm
 
 import hf_echo
 
-from ..data.formats import Languages, Part, kind_of, open_file, quoted
+from ..data.delimited import quoted
+from ..data.formats import kind_of, open_file
 from ..data.pair_writer import check_not_read, check_text_output, is_table, tsv_line, write_pairs
-from ..data.parts import log_left_out
+from ..data.parts import Languages, Part, log_left_out
 from ..data.pipeline.filters.threshold import DirectionThreshold
 from ..data.schema import (
     LANGUAGE_ALIASES,

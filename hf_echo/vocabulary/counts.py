@@ -30,8 +30,8 @@ from tqdm.auto import tqdm
 
 import hf_echo
 
-from ..data.formats import Languages
 from ..data.leaks import quoted
+from ..data.parts import Languages
 from ..data.sampling import unimax
 from ..data.schema import WHITE_SPACE
 from ..data.tables import BadRows

@@ -10,7 +10,8 @@ import pytest
 
 from hf_echo.data import load_parallel
 from hf_echo.data.builtin import builtin_parallel
-from hf_echo.data.formats import BLOCK, open_file
+from hf_echo.data.formats import open_file
+from hf_echo.utils.text import BLOCK
 
 from ..refusals import refusals, refuses
 

@@ -29,12 +29,12 @@ import typer
 from run_script import run, show
 from tqdm.auto import tqdm
 
-from hf_echo.data.formats import BLOCK
 from hf_echo.data.gettext_catalogs import Catalog, catalog_rows, language_of_locale, read_catalog
 from hf_echo.data.schema import COLUMNS
 from hf_echo.data.tables import BadRows
 from hf_echo.languages import ENGLISH
 from hf_echo.utils.files import files_below, write_json, write_whole
+from hf_echo.utils.text import BLOCK
 
 CATALOGS = (".po", ".mo")
 ARCHIVES = (".whl", ".zip", ".egg")

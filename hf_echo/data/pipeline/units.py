@@ -14,8 +14,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from ..formats import BrokenFile, Part, content_hash, files_of, open_file
+from ...utils.text import BrokenFile
+from ..bitexts import files_of
+from ..formats import open_file
 from ..nway import find_nway_columns
+from ..parts import Part, content_hash
 from ..readers import looks_like_file, parallel_tables
 from ..tables import BadRows, check_split, list_files
 

@@ -18,8 +18,8 @@ from ...utils.files import files_below
 from ...utils.lineage import FILE as LINEAGE
 from ...utils.text import text_blocks
 from ..delimited import each_line
-from ..formats import Part, open_file, suffix_of
-from ..parts import Unit, blocks_of
+from ..formats import open_file, suffix_of
+from ..parts import Part, Unit, blocks_of
 from ..tables import SPLIT_WORDS, list_files
 
 TABLES = (".tsv", ".tsv.gz", ".jsonl", ".jsonl.gz", ".json")

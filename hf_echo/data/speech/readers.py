@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ...languages import find_language
-from ..formats import Block, Part, suffix_of
+from ..formats import suffix_of
+from ..parts import Block, Part
 from ..schema import check_text
 from ..tables import (
     SPLIT_WORDS,
