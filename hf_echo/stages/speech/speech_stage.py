@@ -29,10 +29,10 @@ from ..core.adapter import AdapterSettings, add_adapter, read_adapter_settings
 from ..core.arguments import DataArguments, ModelArguments
 from ..core.base import CoreConfig, CoreTrainer, EncodedBatch, LossParts, check_teacher
 from ..core.dev_sets import averages
-from ..core.plan import Start
+from ..core.plan import Start, start_or_shape
 from ..core.stage import Embedded, Stage
 from ..core.stage import teacher as the_teacher
-from . import speech_rows
+from . import speech_rows, speech_shape
 from .speech_rows import SpeechDev, data_table, speech_table
 
 AUDIO_INPUTS = ("input_values", "input_features")
@@ -294,7 +294,7 @@ class SpeechStage(Stage):
         return train_dataset.languages
 
     def check_shape(self, shape: dict[str, Any]) -> None:
-        speech_rows.check_shape(shape)
+        speech_shape.check_shape(shape)
 
     def build_trainer(
         self, model_args: ModelArguments, config: SpeechConfig, languages: list[str], **parts: Any
@@ -305,7 +305,7 @@ class SpeechStage(Stage):
             model = open_speech_encoder(model_args.model_name_or_path)
         else:
             shape = {"embedding_size": teacher[[0]].shape[1]}
-            model = EchoSpeechEncoder(speech_rows.new_config(shape | model_args.shape))
+            model = EchoSpeechEncoder(speech_shape.new_config(shape | model_args.shape))
         model.config.languages = sorted({*(model.config.languages or []), *languages})
         scale_projection(model, teacher)
         if model_args.adapter is not None:
@@ -316,7 +316,9 @@ class SpeechStage(Stage):
     def plan(
         self, model: ModelArguments, config: SpeechConfig, start: Start
     ) -> EchoSpeechConfig | None:
-        return speech_rows.plan(model, start)
+        return start_or_shape(
+            model, start, lambda: speech_shape.new_config(model.shape), (EchoSpeechConfig,)
+        )
 
     def size(
         self,
@@ -324,7 +326,7 @@ class SpeechStage(Stage):
         config: SpeechConfig,
         adapter: AdapterSettings | None = None,
     ) -> dict[str, Any]:
-        return speech_rows.size(planned, config, adapter)
+        return speech_shape.size(planned, config, adapter)
 
 
 STAGE = SpeechStage()
