@@ -283,9 +283,8 @@ def paired_documents(source: Path, target: Path) -> tuple[list[tuple[Path, Path]
                 f"no file or folder {path}; give a document, or a folder of documents"
             )
     if source.is_dir() != target.is_dir():
-        raise ValueError(
-            f"{source} and {target} are a file and a folder: give two files or two folders"
-        )
+        kinds = "a folder and a file" if source.is_dir() else "a file and a folder"
+        raise ValueError(f"{source} and {target} are {kinds}: give two files or two folders")
     if str(source) == str(target) == STANDARD:
         raise ValueError("source and target are both standard input: give a file for one of them")
     left_out: Counter[str] = Counter()

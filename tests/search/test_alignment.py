@@ -380,7 +380,8 @@ def test_raw_text_is_cut(folders):
 @pytest.mark.parametrize(
     "source, target, out, options, message",
     [
-        ("fr", "en/a.txt", "o.tsv", {}, "a file and a folder"),
+        ("fr", "en/a.txt", "o.tsv", {}, "a folder and a file"),
+        ("en/a.txt", "fr", "o.tsv", {}, "a file and a folder"),
         ("fr", "none", "o.tsv", {}, "no file or folder"),
         ("fr", "other", "o.tsv", {}, "no file names in common"),
         ("fr", "en", "o.xlsx", {}, "unknown format"),

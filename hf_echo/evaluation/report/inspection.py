@@ -59,6 +59,7 @@ def read_pairs(
     paths: Sequence[str | Path],
     *,
     limit: int,
+    bad: BadRows | None = None,
     columns: Mapping[str, str] | None = None,
     **langs: str | None,
 ) -> pa.Table:
@@ -66,26 +67,32 @@ def read_pairs(
     `quality`.
 
     Args:
+        bad: collects the rows that are no pairs, which are skipped.
         columns: names in the files of columns of the schema. langs: source_lang, target_lang, where
             no column has it.
 
     Raises:
         FileNotFoundError, ValueError: what is wrong with a file, or no pairs.
     """
+    bad = bad or BadRows("skip")
     tables = []
     rows = 0
-    for table in _tables(paths, dict(columns or {}), langs):
+    for table in _tables(paths, dict(columns or {}), langs, bad):
         tables.append(table.slice(0, limit - rows))
         rows += len(tables[-1])
         if rows >= limit:
             break
     if not rows:
-        raise ValueError(f"{paths[0]} has no pairs")
+        reason = f" ({bad.first[0]})" if bad.first else ""
+        raise ValueError(f"{paths[0]} has no pairs{reason}")
     return pa.concat_tables(tables, promote_options="default").combine_chunks()
 
 
 def _tables(
-    paths: Sequence[str | Path], columns: dict[str, str], langs: Mapping[str, str | None]
+    paths: Sequence[str | Path],
+    columns: dict[str, str],
+    langs: Mapping[str, str | None],
+    bad: BadRows,
 ) -> Iterator[pa.Table]:
     """The pairs of all files, in blocks."""
     for path in map(Path, paths):
@@ -99,7 +106,7 @@ def _tables(
         if names:
             source["columns"] = names
         for unit in units_of([source]):
-            yield from read_unit(unit, BadRows("skip"))
+            yield from read_unit(unit, bad)
 
 
 def judge(table: pa.Table, steps: Sequence[Step] | None = None) -> list[Judged]:
@@ -182,7 +189,8 @@ def inspect_pairs(
     source_lang: str | None = None,
     target_lang: str | None = None,
 ) -> dict[str, Any]:
-    """Write the page of the first `limit` pairs of files; returns counts.
+    """Write the page of the first `limit` pairs of files; returns counts. Rows that are no pairs are
+    skipped and counted, with a warning.
 
     Args:
         out: an HTML file.
@@ -192,23 +200,34 @@ def inspect_pairs(
     Raises:
         ImportError: without matplotlib. FileNotFoundError, ValueError: as `read_pairs` and `judge`.
     """
-    table = read_pairs(
-        paths, limit=limit, columns=columns, source_lang=source_lang, target_lang=target_lang
-    )
+    bad = BadRows("skip")
+    langs = {"source_lang": source_lang, "target_lang": target_lang}
+    table = read_pairs(paths, limit=limit, bad=bad, columns=columns, **langs)
+    skipped = bad.report()
     if scorer is not None:
         table = score(table, scorer, again=True)
     judged = judge(table, steps)
     title = f"Pairs of {', '.join(Path(path).name for path in paths)}"
-    write_text(out, page_of(_sections(table, judged, examples), title))
+    write_text(out, page_of(_sections(table, judged, examples, skipped), title))
     kept = np.logical_and.reduce([one.keep for one in judged])
     dropped = {one.name: int((~one.keep).sum()) for one in judged}
-    return {"pairs": len(table), "kept": int(kept.sum()), "dropped": dropped, "out": str(out)}
+    return {
+        "pairs": len(table),
+        "bad_rows": bad.reasons.total(),
+        "kept": int(kept.sum()),
+        "dropped": dropped,
+        "out": str(out),
+    }
 
 
-def _sections(table: pa.Table, judged: Sequence[Judged], examples: int) -> list[dict[str, Any]]:
+def _sections(
+    table: pa.Table, judged: Sequence[Judged], examples: int, skipped: str | None
+) -> list[dict[str, Any]]:
     """The sections of the page: all filters, the values, and each filter with examples."""
     kept = np.logical_and.reduce([one.keep for one in judged])
     text = f"{len(table):,} pairs, of which all filters together keep {kept.sum():,}. Blue is kept, orange is dropped."
+    if skipped:
+        text += f" Of the files: {skipped}."
     parts = [section_of("Filters", text, {"": _summary(judged)})]
     parts.append(
         section_of("Values", "", {"Languages": _languages(table, kept)}, _histograms(table, kept))

@@ -67,6 +67,28 @@ def page(pairs, tmp_path):
     return report, (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
+def test_rows_that_are_no_pairs_are_said(pairs, tmp_path, caplog):
+    pytest.importorskip("matplotlib")
+    with pairs.open("a", encoding="utf-8") as file:
+        file.write("0.5\t\tNo source.\n")
+
+    report = inspect_pairs([pairs], tmp_path / "page.html", **LANGS)
+
+    assert report["pairs"] == 6
+    assert report["bad_rows"] == 1
+    line = "skipped 1 bad row (source is empty: 1), the first at"
+    assert line in caplog.text
+    assert line in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+def test_a_file_without_pairs_says_why(tmp_path):
+    file = tmp_path / "pairs.tsv"
+    file.write_text("source\ttarget\n\tNo source.\n", encoding="utf-8")
+    refuses(
+        r"pairs.tsv has no pairs \(.*:2: source is empty\)", read_pairs, [file], limit=4, **LANGS
+    )
+
+
 def test_pairs_are_counted_by_the_filter_that_drops_them(page):
     report, _ = page
 
