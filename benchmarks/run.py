@@ -41,6 +41,9 @@ END = "<!-- end of the table -->"
 ENGINES = "<!-- engines of benchmarks/run.py -->"
 END_ENGINES = "<!-- end of the engines -->"
 FALL = 0.9
+INSTRUCTIONS = ("avx2", "avx512f", "avx512_bf16", "amx_bf16")
+# Suffix of a ratio: the column of encode_speed.py that it stands in.
+COMPARED = {"": "times_default", ", same dtype": "times_st"}
 # Column of the table: the ratio in the JSON files. `encode` and decoding count in the faster dtype.
 COLUMNS = {
     "encode: English": "encode, english",
@@ -66,11 +69,12 @@ def processor() -> dict[str, Any]:
     name = fields.get("model name") or platform.processor() or platform.machine()
     if "cpu family" in fields:
         name += f" (family {fields['cpu family']}, model {fields['model']})"
+    # What matters here, the best last; other systems than Linux say only one word.
     flags = fields.get("flags", "").split()
-    instructions = [
-        flag for flag in ("avx2", "avx512f", "avx512_bf16", "amx_bf16") if flag in flags
-    ]
-    return {"name": name, "instructions": instructions or [torch.backends.cpu.get_cpu_capability()]}
+    instructions = [flag for flag in INSTRUCTIONS if flag in flags]
+    if not instructions:
+        instructions = [torch.backends.cpu.get_cpu_capability()]
+    return {"name": name, "instructions": instructions}
 
 
 def encode_ratios(report: Mapping[str, Any]) -> dict[str, float]:
@@ -78,8 +82,9 @@ def encode_ratios(report: Mapping[str, Any]) -> dict[str, float]:
     in float32 and in the same dtype."""
     ratios = {}
     for name, rows in report["sets"].items():
+        # The faster of both dtypes counts.
         ours = [row for path, row in rows.items() if path.startswith("hf-echo encode")]
-        for suffix, column in (("", "times_default"), (", same dtype", "times_st")):
+        for suffix, column in COMPARED.items():
             ratios[f"encode, {name}{suffix}"] = max(row[column] for row in ours)
             ratios[f"SentenceTransformer, {name}{suffix}"] = rows["ST, Echo"][column]
     return ratios
@@ -91,20 +96,21 @@ def engine_speeds(report: Mapping[str, Any]) -> dict[str, dict[str, float]]:
     speeds: dict[str, dict[str, float]] = {}
     for name, rows in report["sets"].items():
         for path, row in rows.items():
-            if isinstance(row, dict) and "min_cosine" in row:
-                of_path = speeds.setdefault(path, {"cosine": 1.0})
-                of_path[name] = row["sentences_per_second"]
-                of_path["cosine"] = min(of_path["cosine"], row["min_cosine"])
+            # Beside the paths stand figures of the set, and the bound, which has no vectors.
+            if not isinstance(row, dict) or "min_cosine" not in row:
+                continue
+            of_path = speeds.setdefault(path, {"cosine": 1.0})
+            of_path[name] = row["sentences_per_second"]
+            of_path["cosine"] = min(of_path["cosine"], row["min_cosine"])
     return speeds
 
 
 def translate_ratios(report: Mapping[str, Any], name: str = "greedy decoding") -> dict[str, float]:
     """Of a report of translate_speed.py: times `generate` in fp32."""
-    ours = [
-        row["times_generate"]
-        for path, row in report["paths"].items()
-        if not path.startswith("generate")
-    ]
+    ours = []
+    for path, row in report["paths"].items():
+        if not path.startswith("generate"):
+            ours.append(row["times_generate"])
     return {name: max(ours)}
 
 
@@ -120,9 +126,13 @@ def slower(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     for threads, ratios in old["ratios"].items():
         for name, before in ratios.items():
             now = new["ratios"].get(threads, {}).get(name)
-            if now is None or now < FALL * before:
-                after = "not measured now" if now is None else f"{now:.2f} now"
-                lines.append(f"{name}, threads: {threads}: {before:.2f} before, {after}")
+            if now is None:
+                after = "not measured now"
+            elif now < FALL * before:
+                after = f"{now:.2f} now"
+            else:
+                continue
+            lines.append(f"{name}, threads: {threads}: {before:.2f} before, {after}")
     return lines
 
 
@@ -130,16 +140,16 @@ def table(machines: Sequence[Mapping[str, Any]]) -> str:
     """Markdown, one row per machine and number of threads."""
     rows = []
     for machine in machines:
+        processor_name = machine["processor"]["name"]
+        instructions = ", ".join(machine["processor"]["instructions"])
+        torch_version = machine["versions"]["torch"]
         for threads, ratios in machine["ratios"].items():
-            instructions = ", ".join(machine["processor"]["instructions"])
-            row = [machine["processor"]["name"], instructions, machine["versions"]["torch"]]
-            row += [machine["sentences"], threads]
+            row = [processor_name, instructions, torch_version, machine["sentences"], threads]
             for name in COLUMNS.values():
                 row.append(f"{ratios[name]:.1f}" if name in ratios else "")
             rows.append(row)
-    return markdown_table(
-        ["processor", "instructions", "torch", "sentences", "threads", *COLUMNS], rows
-    )
+    header = ["processor", "instructions", "torch", "sentences", "threads", *COLUMNS]
+    return markdown_table(header, rows)
 
 
 def engine_table(machines: Sequence[Mapping[str, Any]]) -> str:
@@ -148,14 +158,22 @@ def engine_table(machines: Sequence[Mapping[str, Any]]) -> str:
     rows = []
     for machine in machines:
         engines = list(machine.get("engines", {}).values())  # by number of threads
-        for path in engines[0] if engines else ():
+        if not engines:
+            continue
+        # One thread, and all of them where there are more.
+        columns = [engines[0]]
+        if len(engines) > 1:
+            columns.append(engines[-1])
+        for path in engines[0]:
             figures = []
-            cosines = []
-            for by_path in (engines[0], *engines[1:][-1:]):
-                figures += [f"{by_path[path]['english']:.0f}", f"{by_path[path]['mixed']:.0f}"]
-                cosines.append(by_path[path]["cosine"])
+            for by_path in columns:
+                figures.append(f"{by_path[path]['english']:.0f}")
+                figures.append(f"{by_path[path]['mixed']:.0f}")
             figures += [""] * (4 - len(figures))
-            rows.append([machine["processor"]["name"], path, *figures, f"{min(cosines):.4f}"])
+            cosine = min(by_path[path]["cosine"] for by_path in columns)
+            rows.append([machine["processor"]["name"], path, *figures, f"{cosine:.4f}"])
+    if not rows:
+        return "Not run yet."
     header = [
         "processor",
         "path",
@@ -163,22 +181,24 @@ def engine_table(machines: Sequence[Mapping[str, Any]]) -> str:
         "ten languages",
         "all: English",
         "ten languages",
+        "least cosine",
     ]
-    return markdown_table([*header, "least cosine"], rows) if rows else "Not run yet."
+    return markdown_table(header, rows)
 
 
 def with_table(page: str, machines: Sequence[Mapping[str, Any]]) -> str:
     """The page with the two tables between their marks."""
-    for begin, end, rows in (
-        (BEGIN, END, table(machines)),
-        (ENGINES, END_ENGINES, engine_table(machines)),
-    ):
-        before, _, rest = page.partition(begin)
-        _, mark, after = rest.partition(end)
-        if not mark:
-            raise ValueError(f"the page lacks {begin} or {end}")
-        page = f"{before}{begin}\n{rows}\n{end}{after}"
-    return page
+    page = between(page, BEGIN, END, table(machines))
+    return between(page, ENGINES, END_ENGINES, engine_table(machines))
+
+
+def between(page: str, begin: str, end: str, rows: str) -> str:
+    """The page with these rows between two marks."""
+    before, _, rest = page.partition(begin)
+    _, mark, after = rest.partition(end)
+    if not mark:
+        raise ValueError(f"the page lacks {begin} or {end}")
+    return f"{before}{begin}\n{rows}\n{end}{after}"
 
 
 def read_machines() -> list[dict[str, Any]]:
@@ -191,16 +211,18 @@ def measure(threads: int, options: Sequence[str]) -> dict[str, float]:
     encoding = run("encode_speed.py", threads, *options)
     greedy = run("translate_speed.py", threads, *options)
     beams = run("translate_speed.py", threads, *options, "--beams", "4")
-    return (
-        encode_ratios(encoding) | translate_ratios(greedy) | translate_ratios(beams, "beam search")
-    )
+    ratios = encode_ratios(encoding)
+    ratios |= translate_ratios(greedy)
+    return ratios | translate_ratios(beams, "beam search")
 
 
 def measure_engines(
     threads: int, backbone: Path | None, options: Sequence[str]
 ) -> dict[str, dict[str, float]]:
+    """Sentences per second of each path on a backbone, with this number of threads."""
     model = ["--model", str(backbone)] if backbone else ["--shape", "e5-small"]
-    return engine_speeds(run("encode_speed.py", threads, *model, "--graphs", *options))
+    report = run("encode_speed.py", threads, *model, "--graphs", *options)
+    return engine_speeds(report)
 
 
 def run(script: str, threads: int, *options: str) -> dict[str, Any]:
@@ -235,7 +257,8 @@ def main() -> None:
     args = parser.parse_args()
     if not args.table:
         write_machine(args.n, args.rounds, args.backbone)
-    PAGE.write_text(with_table(PAGE.read_text(encoding="utf-8"), read_machines()), encoding="utf-8")
+    page = PAGE.read_text(encoding="utf-8")
+    PAGE.write_text(with_table(page, read_machines()), encoding="utf-8")
 
 
 def write_machine(sentences: int, rounds: int, backbone: Path | None) -> None:

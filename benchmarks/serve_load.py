@@ -36,7 +36,9 @@ SAME = 0.999
 
 
 def texts_of(n: int) -> list[str]:
-    texts = sorted(set(builtin_nway(2000, languages=list(LANGUAGES))["text"]))
+    """Different sentences of the built-in corpus, drawn by seed."""
+    table = builtin_nway(2000, languages=list(LANGUAGES))
+    texts = sorted(set(table["text"]))
     return random.Random(0).sample(texts, n)
 
 
@@ -47,16 +49,21 @@ def start(model: str, dtype: str) -> tuple[subprocess.Popen, int]:
     for line in server.stderr:
         address = re.search(r" at http://127\.0\.0\.1:(\d+)$", line)
         if address:
-            threading.Thread(
+            # What it says later is shown, too; nobody reading would stop the server.
+            show = threading.Thread(
                 target=sys.stderr.writelines, args=(server.stderr,), daemon=True
-            ).start()
+            )
+            show.start()
             return server, int(address[1])
     raise SystemExit(f"the server ended with {server.wait()}")
 
 
 def cpu_seconds(pid: int) -> float:
+    """CPU time of a process, on Linux."""
+    # Behind the name in brackets; the 12th and 13th are the ticks of user and system.
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    ticks = int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def ask(connection: http.client.HTTPConnection, texts: list[str]) -> np.ndarray:
@@ -107,13 +114,13 @@ class Load:
         connection = self.connect()
         texts = 0
         while time.monotonic() < until:
-            rows = rng.choices(
-                range(len(self.texts)), k=64 if rng.random() < 0.05 else rng.randint(1, 4)
-            )
+            is_large = rng.random() < 0.05
+            count = 64 if is_large else rng.randint(1, 4)
+            rows = rng.choices(range(len(self.texts)), k=count)
             began = time.monotonic()
             self.request(connection, rows)
             self.seconds.append(time.monotonic() - began)
-            texts += len(rows)
+            texts += count
         return texts
 
     def leave(self, count: int) -> None:
@@ -130,22 +137,26 @@ class Load:
         for number in range(count):
             with socket.create_connection(("127.0.0.1", self.port)) as client:
                 client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
-                client.sendall(head + (body if number % 2 else body[: len(body) // 2]))
+                part = body
+                if number % 2 == 0:
+                    part = body[: len(body) // 2]
+                client.sendall(head + part)
                 time.sleep(0.02)
 
     def stop(self, server: subprocess.Popen, clients: int) -> tuple[int, int]:
         """(answered ones of the requests that were in flight at SIGTERM, exit code)."""
         with ThreadPoolExecutor(clients) as pool:
-            asked = [
-                pool.submit(self.request, self.connect(), list(range(64))) for _ in range(clients)
-            ]
+            asked = []
+            for _ in range(clients):
+                asked.append(pool.submit(self.request, self.connect(), list(range(64))))
             time.sleep(0.5)
             for _ in range(3):  # when later ones are answered, the server has read those
                 later = self.connect()
                 later.request("GET", "/health")
                 later.getresponse().read()
             server.send_signal(signal.SIGTERM)
-        return sum(one.result() for one in asked), server.wait(120)
+        answered = sum(one.result() for one in asked)
+        return answered, server.wait(120)
 
 
 def main() -> int:
