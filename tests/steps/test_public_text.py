@@ -121,7 +121,7 @@ def test_a_journey_says_its_hours(recipe, run, tmp_path, monkeypatch):
     """The name of a journey is that of its recipe, or of the folder of its recipes."""
     monkeypatch.setattr(public_text, "JOURNEY_HOURS", {str(recipe): 3.5})
     _, _, err = run(recipe, "--dry-run")
-    assert "about 0 minutes of one core" in err
+    assert "a minute at most of one core" in err
     assert "took 3.5 hours on two cores" in err
 
 
