@@ -370,13 +370,9 @@ class CoreTrainer(Trainer):
         data = self.train_dataset
         if isinstance(data, PreparedParallel):
             return ShardBatchSampler(
-                data, self.token_budget_sampler, self.lengths_of_shard, self.args.seed
+                data, self.token_budget_sampler, self.batch_lengths, self.args.seed
             )
         return self.token_budget_sampler(self.row_lengths, self.args.seed, groups=self.groups)
-
-    def lengths_of_shard(self, shard: Any) -> np.ndarray:
-        """(rows, sides) as `batch_lengths`, of a shard of prepared data."""
-        return self.batch_lengths(shard)
 
     def chunk_tokens(self) -> int:
         """The budget of what a device embeds at once, in the unit of `batch_lengths`."""
@@ -415,7 +411,7 @@ class CoreTrainer(Trainer):
         rows = inputs["index"].cpu().numpy()
         if isinstance(self.train_dataset, PreparedParallel):
             shard, rows = self.train_dataset.shard_of(rows)
-            lengths = self.lengths_of_shard(shard)[rows]
+            lengths = self.batch_lengths(shard)[rows]
         else:
             lengths = self.row_lengths[rows]
         return chunks_of(

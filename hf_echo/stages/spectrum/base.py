@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -12,7 +13,7 @@ import numpy as np
 import torch
 from datasets import Dataset
 from torch import nn
-from transformers import AutoTokenizer
+from transformers import AutoConfig, AutoTokenizer
 
 from ...data.documents import TokenizedDocuments, flat_sentences, load_documents
 from ...inference.any_encoder import any_encoder
@@ -20,7 +21,16 @@ from ...inference.embedding_store import VectorRows, frozen_embeddings
 from ...inference.encode import evaluating, opening
 from ...languages import ENGLISH
 from ...losses import translation_loss
-from ...modeling import EchoTokenizer, SpectrumConfig, SpectrumForCausalLM, SpectrumModel
+from ...modeling import (
+    EchoConfig,
+    EchoDecoder,
+    EchoDecoderConfig,
+    EchoTokenizer,
+    SpectrumConfig,
+    SpectrumForCausalLM,
+    SpectrumModel,
+)
+from ...modeling.modeling_echo_base import DECODER_FOLDER
 from ...modeling.packing_spectrum import IGNORE, PackedDocument, pack
 from ...utils.fingerprint import fingerprint
 from ...utils.settings import setting
@@ -28,10 +38,10 @@ from ..core.adapter import NAME as ADAPTER
 from ..core.adapter import AdapterSettings, add_adapter, read_adapter_settings
 from ..core.arguments import DataArguments, ModelArguments
 from ..core.base import CoreConfig, CoreTrainer, LossParts
-from ..core.plan import Start
+from ..core.plan import Start, count, start_or_shape, with_total
 from ..core.stage import Embedded, Stage
 from ..core.text_pairs import load_with
-from .parts import check_shape, plan, size
+from .parts import check_shape, load_spectrum
 
 BOE = (SpectrumConfig.boe_text, ENGLISH)
 # Pieces of the names of the token decoder's weights that read the tower, and always learn.
@@ -262,8 +272,8 @@ class SpectrumStage(Stage):
     def load_model(
         self, model: ModelArguments, embeddings: VectorRows
     ) -> SpectrumModel | SpectrumForCausalLM:
-        """The tower, or the tower with its token decoder."""
-        raise NotImplementedError
+        """The tower with its token decoder; a stage may train the tower alone."""
+        return load_spectrum(model, embeddings)
 
     def load_rows(self, data: DataArguments) -> Dataset:
         if not data.train_data:
@@ -358,7 +368,21 @@ class SpectrumStage(Stage):
     def plan(
         self, model: ModelArguments, config: SpectrumStageConfig, start: Start
     ) -> SpectrumConfig | None:
-        return plan(model, config, start)
+        """Configuration of the tower, with that of the token decoder where the recipe names one."""
+        tower = start_or_shape(
+            model, start, lambda: SpectrumConfig(**model.shape), (SpectrumConfig,)
+        )
+        if tower is None or not model.decoder:
+            return tower
+        # Of a checkpoint, a release or a decoder alone.
+        decoder = start.config("decoder", model.decoder, (EchoConfig, EchoDecoderConfig))
+        # a release with the decoder in a folder
+        if isinstance(decoder, EchoConfig) and decoder.decoder is None:
+            with opening(model.decoder) as place:
+                decoder = AutoConfig.from_pretrained(place, subfolder=DECODER_FOLDER)
+        tower = copy.deepcopy(tower)
+        tower.decoder = decoder.decoder if isinstance(decoder, EchoConfig) else decoder
+        return tower
 
     def size(
         self,
@@ -366,7 +390,12 @@ class SpectrumStage(Stage):
         config: SpectrumStageConfig,
         adapter: AdapterSettings | None = None,
     ) -> dict[str, Any]:
-        return size(planned, config)
+        """Parameters of tower and token decoder."""
+        with torch.device("meta"):
+            parameters = {"tower": count(SpectrumModel(planned))}
+            if planned.decoder is not None:
+                parameters["token decoder"] = count(EchoDecoder(planned.decoder))
+        return {"parameters": with_total(parameters)}
 
 
 def tokenized_documents(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import fields
 from typing import Any
 
@@ -14,20 +13,15 @@ from ...inference.embedding_store import VectorRows
 from ...inference.encode import opening
 from ...languages import ENGLISH
 from ...modeling import (
-    EchoConfig,
     EchoDecoder,
-    EchoDecoderConfig,
     SpectrumConfig,
     SpectrumForCausalLM,
     SpectrumModel,
 )
-from ...modeling.modeling_echo_base import DECODER_FOLDER
 from ...utils.did_you_mean import did_you_mean
 from ...utils.hub import snapshot
 from ..core.arguments import ModelArguments
-from ..core.base import CoreConfig
 from ..core.model_shape import check_activations
-from ..core.plan import Start, count, start_or_shape, with_total
 
 
 def check_shape(shape: dict[str, Any]) -> None:
@@ -111,30 +105,3 @@ def check_size(config: SpectrumConfig, size: int) -> None:
             f"the tower reads embeddings of size {config.embedding_size}, the encoder writes {size}: name the encoder "
             "that the tower was trained with"
         )
-
-
-def plan(model_args: ModelArguments, args: CoreConfig, start: Start) -> SpectrumConfig | None:
-    """Configuration of the tower, with that of the token decoder where the recipe names one."""
-    tower = start_or_shape(
-        model_args, start, lambda: SpectrumConfig(**model_args.shape), (SpectrumConfig,)
-    )
-    if tower is None or not model_args.decoder:
-        return tower
-    # Of a checkpoint, a release or a decoder alone.
-    decoder = start.config("decoder", model_args.decoder, (EchoConfig, EchoDecoderConfig))
-    # a release with the decoder in a folder
-    if isinstance(decoder, EchoConfig) and decoder.decoder is None:
-        with opening(model_args.decoder) as place:
-            decoder = AutoConfig.from_pretrained(place, subfolder=DECODER_FOLDER)
-    tower = copy.deepcopy(tower)
-    tower.decoder = decoder.decoder if isinstance(decoder, EchoConfig) else decoder
-    return tower
-
-
-def size(config: SpectrumConfig, args: CoreConfig) -> dict[str, Any]:
-    """Parameters of tower and token decoder."""
-    with torch.device("meta"):
-        parameters = {"tower": count(SpectrumModel(config))}
-        if config.decoder is not None:
-            parameters["token decoder"] = count(EchoDecoder(config.decoder))
-    return {"parameters": with_total(parameters)}

@@ -15,13 +15,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from ...inference.embedding_store import VectorRows
 from ...modeling import EchoTokenizer, SpectrumConfig, SpectrumForCausalLM
 from ...modeling.packing_spectrum import PackedDocument, Segment
 from ...utils.settings import setting
-from ..core.arguments import ModelArguments
 from .base import SpectrumStage, SpectrumStageConfig, SpectrumTrainer
-from .parts import load_spectrum
 
 CONTINUE = "Continue the document:"
 REBUILD = "Repeat the document:"
@@ -106,9 +103,6 @@ class SpectrumPrefixStage(SpectrumStage):
     name = "spectrum_prefix"
     config = PrefixConfig
     trainer = PrefixTrainer
-
-    def load_model(self, model: ModelArguments, embeddings: VectorRows) -> SpectrumForCausalLM:
-        return load_spectrum(model, embeddings)
 
 
 STAGE = SpectrumPrefixStage()

@@ -13,12 +13,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from ...inference.embedding_store import VectorRows
-from ...modeling import SpectrumForCausalLM
 from ...modeling.packing_spectrum import PackedDocument, sentence_segments
-from ..core.arguments import ModelArguments
 from .base import SpectrumStage, SpectrumStageConfig, SpectrumTrainer
-from .parts import load_spectrum
 
 
 @dataclass
@@ -45,9 +41,6 @@ class SpectrumSentencesStage(SpectrumStage):
     name = "spectrum_sentences"
     config = SentencesConfig
     trainer = SentencesTrainer
-
-    def load_model(self, model: ModelArguments, embeddings: VectorRows) -> SpectrumForCausalLM:
-        return load_spectrum(model, embeddings)
 
 
 STAGE = SpectrumSentencesStage()

@@ -10,13 +10,10 @@ import numpy as np
 import torch
 
 from ...data.documents import TokenizedDocuments
-from ...inference.embedding_store import VectorRows
 from ...modeling import SpectrumForCausalLM
 from ...modeling.packing_spectrum import PackedDocument, Segment
 from ...utils.settings import setting
-from ..core.arguments import ModelArguments
 from .base import SpectrumStage, SpectrumStageConfig, SpectrumTrainer
-from .parts import load_spectrum
 from .prompts import draw_prompt, written_prompt
 
 # about what a prompt costs beside question and choices, for batches of equal cost
@@ -79,9 +76,6 @@ class SpectrumTasksStage(SpectrumStage):
     name = "spectrum_tasks"
     config = TasksConfig
     trainer = TasksTrainer
-
-    def load_model(self, model: ModelArguments, embeddings: VectorRows) -> SpectrumForCausalLM:
-        return load_spectrum(model, embeddings)
 
 
 STAGE = SpectrumTasksStage()
