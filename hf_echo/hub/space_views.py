@@ -110,7 +110,7 @@ class SpaceViews:
         coloured by language."""
         texts, langs = read_sentences("Sentences", sentences)
         if len(texts) < 3:
-            raise ValueError(f"Sentences has {len(texts)}: a map needs at least three")
+            raise ValueError(f"Sentences: {len(texts)} of them; a map needs at least three")
         points, shares = principal_plane(self._embed(texts, langs))
         return html.scatter(points, shares, texts, [language_label(lang) for lang in langs])
 

@@ -284,7 +284,7 @@ def test_map_names_languages(views, name):
 
 
 def test_map_needs_three_sentences(views):
-    assert "needs at least three" in Page(shown(views.map)("a\nb")).text
+    assert "Sentences: 2 of them; a map needs at least three" in Page(shown(views.map)("a\nb")).text
 
 
 CALM = "one\ntwo\nthree"
