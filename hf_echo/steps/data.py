@@ -35,16 +35,22 @@ def data_fingerprints(
     pairs: Dataset, dev_sets: dict[str, DevSet], args: DataArguments
 ) -> dict[str, str]:
     """Of the rows, and of the models that say something about them."""
-    models = {}
-    for role in ("teacher", "guide"):
-        name = getattr(args, role)
-        found = fingerprint(name) if name else ":unknown"
-        if not found.endswith(":unknown"):  # nothing is cached yet
-            models[role] = found
-    dev = {f"dev_data.{name}": data_fingerprint(dev.rows) for name, dev in dev_sets.items()}
-    errors = {"teacher_xsimpp": sha256(args.teacher_xsimpp)} if args.teacher_xsimpp else {}
-    own = pairs.fingerprint if isinstance(pairs, PreparedParallel) else data_fingerprint(pairs)
-    return {"train_data": own} | dev | models | errors
+    prints = {}
+    if isinstance(pairs, PreparedParallel):
+        prints["train_data"] = pairs.fingerprint
+    else:
+        prints["train_data"] = data_fingerprint(pairs)
+    for name, dev in dev_sets.items():
+        prints[f"dev_data.{name}"] = data_fingerprint(dev.rows)
+    for role, model in (("teacher", args.teacher), ("guide", args.guide)):
+        if not model:
+            continue
+        model_print = fingerprint(model)
+        if not model_print.endswith(":unknown"):  # nothing is cached yet
+            prints[role] = model_print
+    if args.teacher_xsimpp:
+        prints["teacher_xsimpp"] = sha256(args.teacher_xsimpp)
+    return prints
 
 
 def training_rows(
