@@ -139,7 +139,10 @@ def main() -> None:
             "httpx",
             "httpcore",
         )
-        expected = isinstance(error, (ValueError, OSError, ImportError)) or is_network
+        # tokenizers and safetensors, in Rust, raise no OSError where the system refuses a file
+        is_of_system = "(os error " in str(error)
+        is_of_user = isinstance(error, (ValueError, OSError, ImportError))
+        expected = is_of_user or is_of_system or is_network
         if expected:
             message = str(error).strip().splitlines()
             line = message[0] if message else type(error).__name__

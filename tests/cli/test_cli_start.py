@@ -3,11 +3,13 @@ how errors reach the user."""
 
 import io
 import json
+import shlex
 import sys
 from typing import get_args
 
 import pytest
 import typer
+from typer.main import get_command
 
 import hf_echo
 import hf_echo.cli as cli
@@ -71,6 +73,46 @@ def test_every_help_shows_an_example(helps, words):
     command = " ".join(words)
     _, _, example = helps["texts"][command].partition("Example:")
     assert f"hf-echo {command}" in example
+
+
+@pytest.fixture(scope="module")
+def root_command():
+    return get_command(cli.app)  # half a second for all commands with their options
+
+
+def read_words(command, words: list[str]) -> None:
+    """Read the words after `hf-echo` as the command line does; nothing runs.
+    Raises typer.TyperException."""
+    while hasattr(command, "commands"):
+        name, *words = words
+        command = command.commands[name]
+    command.make_context(name, words)
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+def test_the_command_reads_its_own_example(words, root_command):
+    """Options, types and required words; `echo ... |` before and `> FILE` after are the shell's."""
+    example, _, _ = COMMANDS[words].example.partition(" > ")
+    program, *rest = shlex.split(example.rpartition(" | ")[2])
+
+    read_words(root_command, rest)
+
+    assert program == "hf-echo"
+    assert tuple(rest[: len(words)]) == words
+
+
+@pytest.mark.parametrize(
+    ("example", "message"),
+    [
+        ("encode in.txt", "Missing parameter: out"),
+        ("encode in.txt out.npy --langs fra_Latn", "No such option"),
+        ("encode in.txt out.npy extra", "unexpected extra argument"),
+        ("serve --port eighty", "valid integer"),
+    ],
+)
+def test_an_example_that_the_command_refuses_is_seen(example, message, root_command):
+    with pytest.raises(typer.TyperException, match=message):
+        read_words(root_command, example.split())
 
 
 def test_no_help_imports_a_heavy_library(helps):
@@ -192,6 +234,16 @@ def test_an_unexpected_error_is_one_line(hf_echo_cli, failing_tour, kind):
     assert err.count("\n") == 1
     assert kind.__name__ in err
     assert "HF_ECHO_DEBUG=1" in err
+
+
+def test_a_full_disk_under_a_library_in_rust_is_no_bug(hf_echo_cli, failing_tour):
+    """tokenizers and safetensors raise no OSError where they cannot write a file."""
+    failing_tour(Exception("No space left on device (os error 28)"))
+
+    code, _, err = hf_echo_cli("tour")
+
+    assert code == 2
+    assert err == "hf-echo: No space left on device (os error 28)\n"
 
 
 def test_an_end_of_the_input_is_one_line(hf_echo_cli, failing_tour):
