@@ -99,12 +99,14 @@ class KeptVectors(NamedTuple):
             attention on a processor keep them in float32.
         of_norms: further ones for the gradients of the norms' own weights.
         of_inner: vectors of the size inside of the feed-forward layer.
+        of_attention: further ones of the hidden size, in the dtype of the run.
         kept_anyway: linear layers whose input is one of these vectors in float32.
     """
 
     of_hidden: int
     of_norms: int
     of_inner: int
+    of_attention: int = 0
     kept_anyway: tuple[str, ...] = ()
 
 
@@ -115,6 +117,8 @@ KEPT = {
     "bert": KeptVectors(of_hidden=6, of_norms=0, of_inner=1),
     # Llama's block with cross-attention to one vector; its texts are padded.
     "decoder": KeptVectors(of_hidden=6, of_norms=2, of_inner=3, kept_anyway=("o_proj",)),
+    # Spectrum's tower: Llama's block on padded rows under a mask.
+    "tower": KeptVectors(of_hidden=2, of_norms=2, of_inner=3, of_attention=3),
 }
 # Linear layers of one module that read the same vector, which is kept once. Under autocast each has its copy.
 READ_ONE_INPUT = (
@@ -135,9 +139,11 @@ class Stack(NamedTuple):
     Attributes:
         layers: the blocks, first to last, with an adapter's matrices where there is one.
         hidden, inner: width, width inside of the feed-forward layer.
-        block: "llama" (a feed-forward layer with a gate), "bert" or "decoder".
+        block: "llama" (a feed-forward layer with a gate), "bert", "decoder" or "tower".
         is_reached: something in front of the blocks learns. Else blocks below the first one that
             learns keep nothing.
+        row: length of a row under a mask of attention, which each block keeps as numbers; 0 where
+            attention needs no mask.
     """
 
     tokens: float
@@ -146,6 +152,7 @@ class Stack(NamedTuple):
     inner: int
     block: str
     is_reached: bool = True
+    row: int = 0
 
 
 def size_of_echo(
@@ -351,6 +358,7 @@ def _kept_of_block(stack: Stack, layer: nn.Module, is_half: bool) -> float:
     kept = KEPT[stack.block]
     size = 2 if is_half else 4
     of_block = 4 * kept.of_hidden * stack.hidden + size * kept.of_inner * stack.inner
+    of_block += size * (kept.of_attention * stack.hidden + stack.row)
     norms = [module for name, module in layer.named_modules() if name.endswith("norm")]
     if any(_learns(norm) for norm in norms):
         of_block += 4 * kept.of_norms * stack.hidden

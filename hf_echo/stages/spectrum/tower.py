@@ -14,11 +14,13 @@ from torch import nn
 from ...evaluation.spectrum import next_sentence_retrieval, tower_predictions
 from ...inference.embedding_store import VectorRows
 from ...losses import gather_with_grad, mse_loss, next_embedding_loss
-from ...modeling import SpectrumModel
+from ...modeling import SpectrumConfig, SpectrumModel
 from ...modeling.packing_spectrum import PackedDocument
 from ...utils.settings import setting
+from ..core.adapter import AdapterSettings
 from ..core.arguments import ModelArguments
-from ..core.base import LossParts
+from ..core.base import LossParts, freeze_named
+from ..core.plan import Stack, activation_memory, count, count_learning, memory, with_total
 from .base import DevDocuments, SpectrumStage, SpectrumStageConfig, SpectrumTrainer
 from .parts import load_tower
 
@@ -112,6 +114,14 @@ def _has_next(inputs: Mapping[str, torch.Tensor]) -> torch.Tensor:
     return (ids[:, :-1] == ids[:, 1:]) & (ids[:, 1:] >= 0)
 
 
+def stack_of_tower(tower: SpectrumModel, slots: float, row: int) -> Stack:
+    """The blocks of a tower through which so many slots of a batch go, in rows of `row` slots."""
+    config = tower.config
+    return Stack(
+        slots, list(tower.layers), config.hidden_size, config.intermediate_size, "tower", row=row
+    )
+
+
 class SpectrumTowerStage(SpectrumStage):
     name = "spectrum_tower"
     config = TowerConfig
@@ -120,6 +130,22 @@ class SpectrumTowerStage(SpectrumStage):
 
     def load_model(self, model: ModelArguments, embeddings: VectorRows) -> SpectrumModel:
         return load_tower(model, embeddings)
+
+    def size(
+        self, planned: SpectrumConfig, config: Any, adapter: AdapterSettings | None = None
+    ) -> dict[str, Any]:
+        """Parameters, and memory of a step, of the tower alone."""
+        with torch.device("meta"):
+            tower = SpectrumModel(planned)
+        if config.freeze:
+            freeze_named(tower, config.freeze)
+        # Documents share a row; a longer one is a row by itself.
+        row = max(config.row_length, config.max_sentences + 1)
+        activations = activation_memory(config, [stack_of_tower(tower, config.max_tokens, row)])
+        return {
+            "parameters": with_total({"tower": count(tower)}),
+            "memory_gib": memory(count(tower), count_learning(tower), activations),
+        }
 
 
 STAGE = SpectrumTowerStage()

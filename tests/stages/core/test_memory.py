@@ -8,14 +8,22 @@ import pytest
 import torch
 
 from hf_echo.checkpoints.pruning.layout import layer_list
-from hf_echo.modeling import EchoConfig, EchoEncoder, EchoForTranslation
+from hf_echo.modeling import (
+    EchoConfig,
+    EchoEncoder,
+    EchoForTranslation,
+    SpectrumConfig,
+    SpectrumModel,
+)
 from hf_echo.modeling.packed_echo import train_packed
 from hf_echo.stages.core.adapter import AdapterSettings, add_adapter, freeze_base
 from hf_echo.stages.core.plan import Stack, activation_memory
+from hf_echo.stages.spectrum.tower import stack_of_tower
 
 HIDDEN = 128
 INNER = 320
 TOKENS = (128, 256)
+ROW = 32  # slots of a row of Spectrum's tower
 SHAPE = dict(
     vocab_size=100, hidden_size=HIDDEN, intermediate_size=INNER, num_attention_heads=4, head_dim=32
 )
@@ -55,9 +63,27 @@ def add(model: torch.nn.Module, block: str, adapter: AdapterSettings) -> None:
     freeze_base(model)
 
 
-def kept_bytes(model: torch.nn.Module, tokens: int, is_half: bool) -> int:
-    """Bytes that autograd keeps for the backward pass of a batch, without the parameters."""
+def kept_of_texts(model: torch.nn.Module, tokens: int, is_half: bool) -> int:
+    """Bytes that autograd keeps for the backward pass of texts of 32 tokens."""
     train_packed(model)
+    ids = torch.randint(5, 100, (tokens // 32, 32))
+    inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    if isinstance(model, EchoForTranslation):
+        inputs |= {"decoder_input_ids": ids, "labels": ids}
+    return kept_bytes(model, inputs, is_half)
+
+
+def kept_of_documents(tower: SpectrumModel, slots: int, is_half: bool) -> int:
+    """Bytes that autograd keeps for the backward pass of documents, each in a row of `ROW` slots."""
+    positions = torch.arange(ROW).expand(slots // ROW, ROW)
+    nothing = torch.zeros_like(positions)
+    vectors = torch.randn(*positions.shape, tower.config.embedding_size)
+    inputs = {"embeddings": vectors, "document_ids": nothing, "prefix": nothing}
+    return kept_bytes(tower, inputs | {"positions": positions}, is_half)
+
+
+def kept_bytes(model: torch.nn.Module, inputs: dict[str, torch.Tensor], is_half: bool) -> int:
+    """Bytes that autograd keeps for the backward pass of a batch, without the parameters."""
     parameters = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
     kept = weakref.WeakSet()  # what the graph drops before the backward pass is not counted
 
@@ -70,10 +96,6 @@ def kept_bytes(model: torch.nn.Module, tokens: int, is_half: bool) -> int:
         kept.add(held)
         return held
 
-    ids = torch.randint(5, 100, (tokens // 32, 32))
-    inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
-    if isinstance(model, EchoForTranslation):
-        inputs |= {"decoder_input_ids": ids, "labels": ids}
     hooks = torch.autograd.graph.saved_tensors_hooks(keep, lambda held: held.tensor)
     with hooks, torch.autocast("cpu", torch.bfloat16, enabled=is_half):
         output = model(**inputs)
@@ -111,13 +133,35 @@ def test_activations_are_what_autograd_keeps(block, adapter, is_half):
         if adapter is not None:
             add(model, block, ADAPTERS[adapter])
     for tokens in TOKENS:
-        small, large = (kept_bytes(model, tokens, is_half) for model in models)
+        small, large = (kept_of_texts(model, tokens, is_half) for model in models)
         of_blocks.append(large - small)
     kept = (of_blocks[1] - of_blocks[0]) / 2
 
     layers = models[0].decoder.model.layers if block == "decoder" else layer_list(models[0])
     args = SimpleNamespace(bf16=is_half, fp16=False, gradient_checkpointing=False)
     stack = Stack(TOKENS[1] - TOKENS[0], layers, HIDDEN, INNER, block)
+    computed = activation_memory(args, [stack])
+
+    assert computed == pytest.approx(kept, rel=0.03)
+
+
+@pytest.mark.parametrize("is_half", [False, True])
+@pytest.mark.parametrize("key_value_heads", [4, 2])  # two are repeated for the four of the queries
+def test_activations_of_a_tower_are_what_autograd_keeps(key_value_heads, is_half):
+    # As above: two more blocks, and more slots.
+    of_shape = SHAPE | {"embedding_size": HIDDEN, "num_key_value_heads": key_value_heads}
+    del of_shape["vocab_size"]
+    towers = []
+    for layers in (1, 3):
+        towers.append(SpectrumModel(SpectrumConfig(**of_shape, num_hidden_layers=layers)).train())
+    of_blocks = []
+    for slots in TOKENS:
+        small, large = (kept_of_documents(tower, slots, is_half) for tower in towers)
+        of_blocks.append(large - small)
+    kept = (of_blocks[1] - of_blocks[0]) / 2
+
+    args = SimpleNamespace(bf16=is_half, fp16=False, gradient_checkpointing=False)
+    stack = stack_of_tower(towers[0], TOKENS[1] - TOKENS[0], ROW)
     computed = activation_memory(args, [stack])
 
     assert computed == pytest.approx(kept, rel=0.03)

@@ -446,6 +446,26 @@ def test_dry_run_counts_the_paper_s_tower():
     assert report["parameters"]["tower"] == pytest.approx(5.15e9, rel=0.01)
 
 
+def test_dry_run_computes_the_memory_of_the_paper_s_tower():
+    """All of it learns: a weight takes 4 bytes, its gradient and two moments 12."""
+    report = dry_run(RECIPES / "spectrum" / "1_tower.yaml")
+
+    memory = report["memory_gib"]
+    in_gibibytes = report["parameters"]["total"] / 2**30
+    assert memory["weights"] == pytest.approx(4 * in_gibibytes)
+    assert memory["gradients and AdamW"] == pytest.approx(12 * in_gibibytes)
+    assert memory["activations"] > 0
+
+
+def test_dry_run_computes_fewer_gradients_where_layers_are_frozen(recipe):
+    shape = SHAPE | {"embedding_size": 32}
+    whole = dry_run(recipe("dry", "spectrum_tower", shape=shape))
+    part = dry_run(recipe("dry", "spectrum_tower", shape=shape, freeze=["layers."]))
+
+    assert part["parameters"] == whole["parameters"]
+    assert part["memory_gib"]["gradients and AdamW"] < whole["memory_gib"]["gradients and AdamW"]
+
+
 def test_dry_run_counts_the_decoder(recipe, echo):
     report = dry_run(recipe("dry", "spectrum_sentences", decoder=echo, shape=SHAPE))
     decoder = EchoDecoder.from_pretrained(echo, subfolder="decoder")
