@@ -156,19 +156,6 @@ def test_first_commands_run(name, release, hf_echo_cli, monkeypatch):
 
 # Commands whose printed example needs nothing but the sample files and the models of the package.
 ALONE = [
-    "encode",
-    "mine",
-    "score",
-    "match",
-    "align",
-    "translate",
-    "data sample",
-    "data calibrate",
-    "data stats",
-    "data segment",
-    "vocabulary count",
-]
-ALONE = [
     *("encode", "mine", "score", "match", "align", "translate", "vocabulary count"),
     *("data sample", "data calibrate", "data stats", "data segment"),
     *("evaluate geometry", "evaluate cost", "evaluate xsim", "evaluate noise"),
