@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,39 +19,13 @@ from hf_echo.inference import load_translator
 from hf_echo.inference.any_encoder import any_encoder
 from hf_echo.utils.hub import split_revision
 
+from ..processes import SCRIPTS
 from ..toy import same
 from .conftest import LANGUAGES
 
 TESTS = Path(__file__).parents[1]
 REPO = "tester/versions"
-PUSH = """
-import sys
-from hf_echo.hub.push import push
-*models, data = sys.argv[1:]
-for version, folder in zip(("1.0.0", "2.0.0"), models):
-    push(folder, "tester/versions", version=version)
-    push(data, "tester/pairs", version=version)
-"""
-INSTALLED = """
-import sys, numpy as np, hf_echo
-from hf_echo.data import load_parallel
-from hf_echo.inference import load_translator
-from hf_echo.inference.any_encoder import any_encoder
-from hf_echo.utils.fingerprint import fingerprint
-found = {}
-for tag in ("v1.0.0", "v2.0.0"):
-    name = f"tester/versions@{tag}"
-    found[tag] = any_encoder(name, dtype="fp32")(["Le chat dort."], "fra_Latn")
-    found[f"{tag} decoder"] = load_translator(name, dtype="fp32")[0].decoder.lm_head.weight.detach().numpy()
-    found[f"{tag} print"] = fingerprint(name)
-    found[f"{tag} rows"] = load_parallel(f"tester/pairs@{tag}")["source"][:]
-for name in ("tester/versions@v9", "tester/none@v1.0.0"):
-    try:
-        any_encoder(name)
-    except FileNotFoundError as error:
-        found[name] = str(error)
-np.savez(sys.argv[1], **found)
-"""
+TAGS = ("v1.0.0", "v2.0.0")
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +66,7 @@ def hub(folders, hub_environment, toy, tmp_path_factory):
     (data / "data").mkdir()
     (data / "README.md").write_text("---\nlicense: mit\n---\n")
     toy.dataset().remove_columns("hard_negatives").to_parquet(data / "data" / "train.parquet")
-    run("-c", PUSH, *folders, data)
+    run(SCRIPTS / "push_two_versions.py", *folders, data)
     return run
 
 
@@ -115,120 +90,130 @@ def test_each_version_without_the_package(hub, folders, tmp_path):
     assert ["version_of_the_code" in code for code in codes] == [False, True]
 
 
+@pytest.fixture(scope="module")
+def opened(hub, tmp_path_factory) -> dict[str, np.ndarray]:
+    """What each version gives that is opened by its name."""
+    answers = tmp_path_factory.mktemp("opened") / "answers.npz"
+    hub(SCRIPTS / "open_two_versions.py", answers)
+    return dict(np.load(answers))
+
+
 @pytest.mark.slow
-def test_a_version_by_its_name(hub, folders, toy, tmp_path):
-    hub("-c", INSTALLED, tmp_path / "found.npz")
-    results = np.load(tmp_path / "found.npz")
-    for tag, folder in zip(("v1.0.0", "v2.0.0"), folders, strict=True):
-        expected = any_encoder(str(folder), dtype="fp32")(["Le chat dort."], "fra_Latn")
-        np.testing.assert_allclose(results[tag], expected, atol=1e-5)  # another number of threads
-        decoder = load_translator(folder, dtype="fp32")[0].decoder
-        np.testing.assert_array_equal(
-            results[f"{tag} decoder"], decoder.lm_head.weight.detach().numpy()
-        )
-        assert results[f"{tag} rows"].tolist() == toy.dataset()["source"][:]
-    assert str(results["v1.0.0 print"]).startswith("commit:")
-    assert results["v1.0.0 print"] != results["v2.0.0 print"]
-    assert (
-        str(results["tester/versions@v9"])
-        == "tester/versions has no version v9; it has v1.0.0, v2.0.0"
+@pytest.mark.parametrize("number, tag", list(enumerate(TAGS)))
+def test_a_version_embeds_as_the_folder_that_was_pushed(opened, folders, number, tag):
+    encode = any_encoder(str(folders[number]), dtype="fp32")
+    expected = encode(["Le chat dort."], "fra_Latn")
+    # atol: the other process has another number of threads
+    np.testing.assert_allclose(opened[tag], expected, atol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number, tag", list(enumerate(TAGS)))
+def test_a_version_has_the_decoder_of_the_folder_that_was_pushed(opened, folders, number, tag):
+    decoder = load_translator(folders[number], dtype="fp32")[0].decoder
+    expected = decoder.lm_head.weight.detach().numpy()
+    np.testing.assert_array_equal(opened[f"{tag} decoder"], expected)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tag", TAGS)
+def test_a_version_of_pairs_has_their_rows(opened, toy, tag):
+    assert opened[f"{tag} rows"].tolist() == toy.dataset()["source"][:]
+
+
+@pytest.mark.slow
+def test_the_fingerprint_of_a_version_is_its_commit(opened):
+    first, second = (str(opened[f"{tag} print"]) for tag in TAGS)
+    assert first.startswith("commit:")
+    assert first != second
+
+
+@pytest.mark.slow
+def test_a_version_that_is_not_there_is_named_with_those_that_are(opened):
+    assert str(opened["tester/versions@v9"]) == (
+        "tester/versions has no version v9; it has v1.0.0, v2.0.0"
     )
-    assert "tester/none@v1.0.0" in str(results["tester/none@v1.0.0"])
-
-
-OPERATE = """
-import json, sys, yaml
-from pathlib import Path
-from hf_echo.steps.recipe import read_recipe
-from hf_echo.steps.run import describe_operation, is_made, run_operation
-from hf_echo.utils.lineage import read_lineage
-out, v1, v2 = Path(sys.argv[1]), "tester/versions@v1.0.0", "tester/versions@v2.0.0"
-steps = {
-    "average": {"model": v1, "other": v2, "share": 0.5, "part": "encoder"},
-    "release": {"model": v2, "dtype": "bf16"},
-    "prune": {"model": v1, "shape": {"num_hidden_layers": 2}, "decoder": "drop"},
-    "swap_tokenizer": {"model": v1, "tokenizer": v2},
-}
-found = {}
-for name, fields in steps.items():
-    recipe = out / f"{name}.yaml"
-    recipe.write_text(yaml.safe_dump({"operation": name, "output_dir": str(out / name)} | fields))
-    assert "problems" not in describe_operation(recipe), describe_operation(recipe)
-    run_operation(recipe)
-    found[name] = [is_made(read_recipe(recipe)), read_lineage(out / name)["parents"]]
-recipe = out / "average.yaml"
-recipe.write_text(recipe.read_text().replace("v2.0.0", "v1.0.0"))
-try:
-    run_operation(recipe)
-except ValueError as error:
-    found["other version"] = str(error)
-print(json.dumps(found))
-"""
 
 
 @pytest.mark.slow
-def test_operations_read_versions(hub, folders, tmp_path):
-    """The same weights as from the folders that were pushed;
-    a finished step is known by the commits it read."""
-    process = json.loads(hub("-c", OPERATE, tmp_path).stdout.splitlines()[-1])
-    expected = tmp_path / "want"
-    # The same operations on the folders that were pushed.
-    v1, v2 = folders
-    direct.average_checkpoints(v1, v2, expected / "average", 0.5, part="encoder")
-    release_checkpoint(v2, expected / "release", dtype="bf16")
-    direct.prune_checkpoint(v1, expected / "prune", shape={"num_hidden_layers": 2}, decoder="drop")
-    direct.swap_checkpoint(v1, v2, expected / "swap_tokenizer")
-    for place in sorted(expected.iterdir()):
-        assert same(tmp_path / place.name, place), place
-        assert process[place.name][0] is True
-    # The lineage names both versions by their commits.
-    parents = process["average"][1]
-    assert [parents[role]["name"] for role in ("model", "other")] == [
-        f"{REPO}@v1.0.0",
-        f"{REPO}@v2.0.0",
-    ]
+def test_a_repository_that_is_not_there_is_named_with_its_version(opened):
+    assert "tester/none@v1.0.0" in str(opened["tester/none@v1.0.0"])
+
+
+@pytest.fixture(scope="module")
+def operated(hub, tmp_path_factory) -> tuple[dict[str, Any], Path]:
+    """What operations on versions say, and the folder of their results."""
+    out = tmp_path_factory.mktemp("operated")
+    process = hub(SCRIPTS / "operate_on_versions.py", out)
+    return json.loads(process.stdout.splitlines()[-1]), out
+
+
+# The same operations on the folders that were pushed.
+DIRECT = {
+    "average": lambda v1, v2, out: direct.average_checkpoints(v1, v2, out, 0.5, part="encoder"),
+    "release": lambda v1, v2, out: release_checkpoint(v2, out, dtype="bf16"),
+    "prune": lambda v1, v2, out: direct.prune_checkpoint(
+        v1, out, shape={"num_hidden_layers": 2}, decoder="drop"
+    ),
+    "swap_tokenizer": lambda v1, v2, out: direct.swap_checkpoint(v1, v2, out),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("operation", DIRECT)
+def test_an_operation_on_versions_gives_the_weights_of_their_folders(
+    operated, folders, tmp_path, operation
+):
+    DIRECT[operation](*folders, tmp_path / "expected")
+    assert same(operated[1] / operation, tmp_path / "expected")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("operation", DIRECT)
+def test_an_operation_on_versions_is_known_as_made(operated, operation):
+    answer = operated[0][operation]
+    assert "problems" not in answer["dry_run"]
+    assert answer["is_made"] is True
+
+
+@pytest.mark.slow
+def test_the_lineage_names_versions_by_their_commits(operated):
+    parents = operated[0]["average"]["parents"]
+    assert parents["model"]["name"] == f"{REPO}@v1.0.0"
+    assert parents["other"]["name"] == f"{REPO}@v2.0.0"
     prints = {parent["fingerprint"] for parent in parents.values()}
     assert len(prints) == 2
     assert all(len(print) == len("commit:") + 40 for print in prints)
-    # Another version is another step; the same one is not made twice.
-    assert "by average" not in process["other version"]
-    assert "other" in process["other version"]
-
-
-FOREIGN = """
-import sys
-from huggingface_hub import HfApi
-from transformers import AutoConfig
-from hf_echo.inference.encode import opening
-api = HfApi()
-def put(repo, path, text):
-    api.create_repo(repo, exist_ok=True)
-    api.upload_file(path_or_fileobj=text.encode(), path_in_repo=path, repo_id=repo)
-code = "from transformers import PretrainedConfig\\nclass C(PretrainedConfig):\\n    model_type = 'foreign'\\n"
-for repo, where in (("foreign", ""), ("other", ""), ("borrows", "tester/other--")):
-    put(f"tester/{repo}", "code.py", code)
-    put(f"tester/{repo}", "config.json", '{"model_type": "foreign", "auto_map": {"AutoConfig": "%scode.C"}}' % where)
-    api.create_tag(f"tester/{repo}", tag="v1.0.0", exist_ok=True)
-for name in sys.argv[1:]:
-    with opening(name) as place:
-        assert AutoConfig.from_pretrained(place).model_type == "foreign"
-"""
 
 
 @pytest.mark.slow
-def test_code_that_runs_without_a_version_is_warned_of_once(hub):
+def test_another_version_is_another_step(operated):
+    refusal = operated[0]["other version"]
+    assert "by average" not in refusal
+    assert "other" in refusal
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "names, warned_of, words",
+    [
+        (["tester/foreign", "tester/other"], "tester/foreign", "tester/foreign@v1.0.0"),
+        # The version of a repository does not pin the code that it borrows.
+        (
+            ["tester/foreign@v1.0.0", "tester/borrows@v1.0.0", "tester/borrows@v1.0.0"],
+            "tester/other",
+            "auto_map",
+        ),
+    ],
+)
+def test_code_that_runs_without_a_version_is_warned_of_once(hub, names, warned_of, words):
     """transformers asks whether the code may run; the answer here is yes."""
-    process = hub("-c", FOREIGN, "tester/foreign", "tester/other", say="y\ny\n")
+    process = hub(SCRIPTS / "open_foreign_code.py", *names, say="y\n" * len(names))
+
     lines = [line for line in process.stderr.splitlines() if "without a version" in line]
     assert len(lines) == 1
-    assert "code of tester/foreign ran" in lines[0]
-    assert "tester/foreign@v1.0.0" in lines[0]
-    pinned = ["tester/foreign@v1.0.0", "tester/borrows@v1.0.0", "tester/borrows@v1.0.0"]
-    borrowed = hub("-c", FOREIGN, *pinned, say="y\ny\ny\n")
-    lines = [line for line in borrowed.stderr.splitlines() if "without a version" in line]
-    assert len(lines) == 1
-    assert "code of tester/other ran" in lines[0]
-    assert "auto_map" in lines[0]
+    assert f"code of {warned_of} ran" in lines[0]
+    assert words in lines[0]
 
 
 def test_what_is_a_version(tmp_path, monkeypatch):
