@@ -80,11 +80,10 @@ def negatives_by_hand(
         first.setdefault(form(text), text)
     negatives = []
     for row in rows:
-        target = first.get(form(row["target"]), row["target"])
         positives = {form(other["target"]) for other in rows if other["source"] == row["source"]}
         scored = []
         for key, text in first.items():
-            if key not in positives and unit(target) @ unit(text) <= max_cosine:
+            if key not in positives and unit(row["target"]) @ unit(text) <= max_cosine:
                 scored.append((-(unit(row["source"]) @ unit(text)), text))
         negatives.append([text for _, text in sorted(scored)[:k]])
     return negatives
