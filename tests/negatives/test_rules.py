@@ -1,5 +1,6 @@
 import re
 import string
+from importlib import import_module
 from random import Random
 
 import pytest
@@ -260,10 +261,11 @@ def test_a_stands_before_the_sound_of_a_consonant():
     assert {article_for(word) for word in words} == {"a"}
 
 
-def test_the_other_name_of_the_module():
-    from hf_echo import synthesis  # the name that others rely on
+@pytest.mark.parametrize("module", ["negatives", "synthesis"])
+def test_the_names_under_which_others_call_the_rules(module):
+    others = import_module(f"hf_echo.{module}")
 
-    assert synthesis.rule_based_hard_negatives is rule_based_hard_negatives
+    assert others.rule_based_hard_negatives is rule_based_hard_negatives
 
 
 def test_seeds_choose_other_negatives():

@@ -48,7 +48,7 @@ def evaluate_xsim(  # noqa: PLR0913 (the options of `hf-echo evaluate xsim`)
         direction: "to" the target (X -> eng), "from" the target (eng -> X), or "all" ordered pairs
             of source_langs and the target.
         negatives: id -> hard negatives of its target sentence: texts, or (text, kind) as
-            `hf_echo.synthesis.rule_based_hard_negatives` returns them. Adds the xsimpp columns;
+            `hf_echo.negatives.rule_based_hard_negatives` returns them. Adds the xsimpp columns;
             needs "to".
         margin, k: as in `xsim`.
         same_text_is_right: count a candidate with the same text as correct (`gold` of `xsim`), as
