@@ -6,6 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from hf_echo.negatives import rule_based_hard_negatives
+
 TEXTS = [f"sentence number {number}" for number in range(8)]
 VECTORS = np.eye(8) + 0.1
 LANGUAGES = {"eng_Latn": TEXTS, "fra_Latn": TEXTS, "lit_Latn": TEXTS[:2]}
@@ -108,6 +110,37 @@ def test_groups_have_as_many_languages_as_they_say():
 
     assert sizes == [12, 41, 12, 51, 104]
     assert set(report.GROUPS["12"]) <= set(report.GROUPS["41"])
+
+
+def letters(texts: list[str], lang: str) -> np.ndarray:
+    """(n, 128) how often each character stands in a text: equal texts are nearest."""
+    counts = np.zeros((len(texts), 128))
+    for row, text in enumerate(texts):
+        for letter in text:
+            counts[row, ord(letter)] += 1
+    return counts
+
+
+def test_hard_negatives_are_those_of_each_languages_own_sentences(tmp_path, monkeypatch):
+    """French is translated rightly, German is a hard negative: 0 and 100 % wrong. No sentence has
+    both languages."""
+    english = {"fra_Latn": "The old cat sleeps.", "deu_Latn": "She bought three red apples."}
+    negative, kind = rule_based_hard_negatives(english["deu_Latn"])[0]
+    rows = []
+    for lang, text in english.items():
+        rows.append((lang, "eng_Latn", text))
+        rows.append((lang, lang, negative if lang == "deu_Latn" else text))
+    table = pd.DataFrame(rows, columns=["id", "lang", "text"])
+    for name in figures.HARD:
+        table.to_parquet(tmp_path / f"dev_{name}.parquet")
+    monkeypatch.setattr(figures, "opened", lambda model, texts: letters)
+    # one sentence of each language
+    monkeypatch.setattr(figures, "SETS", dict.fromkeys(figures.HARD, 1))
+
+    measured = figures.hard_negatives("any", tmp_path)
+
+    assert measured["xsimpp"] == dict.fromkeys(figures.HARD, 50.0)
+    assert measured["errors_by_kind"][kind] > 0
 
 
 def test_size_of_the_packaged_model():

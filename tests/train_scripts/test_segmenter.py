@@ -46,7 +46,7 @@ def translated():
     return Translated()
 
 
-@pytest.mark.parametrize("place, lang", enumerate(LANGUAGES))
+@pytest.mark.parametrize("place, lang", list(enumerate(LANGUAGES)))
 def test_a_language_takes_the_next_sentences(translated, place, lang):
     sentences = []
     for row in translated.rows:
