@@ -74,7 +74,7 @@ def parse_args() -> argparse.Namespace:
 
 
 def in_own_process(method: str) -> dict:
-    """What `measure` says of one method."""
+    """The measurements of one method, as `measure` prints them."""
     command = [sys.executable, __file__, *sys.argv[1:], "--measure", method]
     process = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     return json.loads(process.stdout)

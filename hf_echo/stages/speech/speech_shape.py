@@ -1,5 +1,5 @@
-"""The shape of a new speech encoder: what a recipe may say of model and feature extractor, and what
-a dry run says of its size."""
+"""The shape of a new speech encoder: the fields of a recipe that set model and feature extractor,
+and the size that a dry run reports."""
 
 from __future__ import annotations
 
