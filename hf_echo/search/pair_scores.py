@@ -254,7 +254,7 @@ def score_pairs(  # noqa: PLR0913 (the options of `hf-echo score`)
         langs: written to a table.
 
     Raises:
-        ValueError: wrong options, or a row that is no pair (with its line).
+        ValueError: wrong options, files without a pair, or a row that is none (with its line).
     """
     # all that can be wrong, before a model is opened
     out = Path(out)
@@ -287,8 +287,11 @@ def score_pairs(  # noqa: PLR0913 (the options of `hf-echo score`)
         blocks = tqdm(pairs.blocks(), desc="Scoring", unit="block", disable=hidden(progress))
         scored_blocks = _scored(blocks, scorer, folder if can_resume else None)
         counts, mean, deviation = _write_scored(scored_blocks, write, lowest_scores)
+        # A pipe may end without a row, as a filter may have let nothing through; a file may not.
+        label = " and ".join(map(name_of, pairs.files))
+        if pairs.identity is not None and not counts["rows"] and not pairs.left_out:
+            raise ValueError(f"{label}: no pairs; write one pair per line")
 
-    label = " and ".join(map(name_of, pairs.files))
     log_left_out(label, pairs.left_out)
     if counts["scored"] < counts["rows"]:
         logger.warning(

@@ -404,6 +404,26 @@ def test_damaged_input_is_scored_whole_or_named(tmp_path_factory, kind, packed, 
         assert len((folder / "o.txt").read_text().splitlines()) == report.rows
 
 
+NO_PAIRS = {
+    "two empty text files": {"a.txt": "", "b.txt": ""},
+    "a header alone": {"p.tsv": "source\ttarget\n"},
+}
+
+
+@pytest.mark.parametrize("files", NO_PAIRS.values(), ids=NO_PAIRS)
+def test_files_without_a_pair_are_refused(files, tmp_path):
+    paths = []
+    for name, content in files.items():
+        paths.append(tmp_path / name)
+        paths[-1].write_text(content)
+
+    with pytest.raises(ValueError, match="no pairs; write one pair per line") as error:
+        score_pairs(open_pairs(*paths), tmp_path / "o.txt", "m")
+
+    assert all(name in str(error.value) for name in files)
+    assert not (tmp_path / "o.txt").exists()
+
+
 def test_an_empty_pipe_is_no_error(monkeypatch, capsys):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"")))
 
