@@ -191,14 +191,6 @@ def test_one_true_pair_among_strangers_is_first(rows):
         assert mine(x, y).pairs()[0] == (0, 0)
 
 
-def test_what_belongs_together_is_mined():
-    x, y, gold = collections(d=48)
-
-    pairs = mine(x, y)
-
-    assert gold <= set(pairs.pairs())
-
-
 def test_tensors_of_bfloat16_are_mined():
     x, y, gold = collections(d=48)
 
@@ -320,10 +312,6 @@ def test_bucc_f1_by_hand():
 
 def test_bucc_f1_is_zero_without_pairs():
     assert bucc_f1([], GOLD).f1 == 0.0
-
-
-def test_bucc_f1_of_the_gold_list_is_100():
-    assert bucc_f1(GOLD, GOLD).f1 == 100.0
 
 
 def test_an_empty_gold_list_is_refused():

@@ -89,15 +89,3 @@ def test_ratio_margin_is_the_published_quotient():
 def test_what_is_no_vector_is_refused(rows, message):
     with pytest.raises(ValueError, match=message):
         unit_vectors(rows, "refs", dimensions=2)
-
-
-def test_an_unknown_margin_is_refused():
-    x = unit_vectors(np.eye(2), "x")
-    with pytest.raises(ValueError, match="margin is 'laser'; it must be one of cosine, ratio"):
-        best_rows(x, x, "laser")
-
-
-def test_no_neighbour_is_refused():
-    x = unit_vectors(np.eye(2), "x")
-    with pytest.raises(ValueError, match="k is 0; it must be at least 1"):
-        ratio_margins(x, x, 0)

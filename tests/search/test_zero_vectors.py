@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from hf_echo.evaluation import xsim, xsimpp
+from hf_echo.evaluation import xsim
 from hf_echo.search import align, mine
 from hf_echo.search.blocks import Rows
 
@@ -32,12 +32,6 @@ def test_mined_pairs_are_those_of_the_other_rows(sides, block, order):
     np.testing.assert_array_equal(mined.sources, KEPT[alone.sources])
     np.testing.assert_array_equal(mined.targets, alone.targets)
     np.testing.assert_array_equal(mined.scores, alone.scores)
-
-
-def test_a_pair_that_is_left_out_has_no_prediction(sides):
-    predictions = xsim(*sides).predictions
-
-    assert predictions[ZEROS].tolist() == [-1, -1]
 
 
 def test_what_is_left_out_is_counted(sides, caplog):
@@ -69,18 +63,6 @@ def test_xsim_is_that_of_the_other_pairs(sides, margin):
     assert (result.errors, result.count, result.left_out) == (alone.errors, 18, 2)
     np.testing.assert_array_equal(result.predictions[KEPT], KEPT[alone.predictions])
     np.testing.assert_array_equal(result.predictions[ZEROS], -1)
-
-
-def test_xsimpp_is_that_of_the_other_pairs(sides):
-    """A negative for each row, of which one belongs to a row that is left out,
-    and a zero negative."""
-    x, y = sides
-    negatives = np.concatenate([y + 0.05, np.zeros((1, 8))])
-
-    result = xsimpp(x, y, negatives, [*range(20), 0])
-
-    alone = xsimpp(x[KEPT], y[KEPT], negatives[KEPT], range(18))
-    assert (result.errors, result.count) == (alone.errors, 18)
 
 
 def test_alignment_does_not_depend_on_the_order_in_memory(sides):
