@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+import yaml
 
 from hf_echo.data.pipeline import Output, Recipe, Sampling, read_recipe
 from hf_echo.data.pipeline.data_recipe import Step
@@ -13,7 +14,8 @@ from hf_echo.negatives.recipe_steps import STEPS, RuleNegatives, Score
 
 from ...refusals import refusals
 
-SHIPPED = sorted((Path(__file__).parents[3] / "train_scripts/recipes/data").glob("*.yaml"))
+RECIPES = Path(__file__).parents[3] / "train_scripts/recipes"
+SHIPPED = sorted((RECIPES / "data").glob("*.yaml"))
 
 
 @pytest.fixture
@@ -149,12 +151,13 @@ def steps_named(recipe: Recipe, name: str) -> list[Step]:
     return [step for step in recipe.steps if step.name == name]
 
 
-def test_sampling_of_omnilingual_is_that_of_the_paper(shipped):
-    """OS 4.5."""
+def test_languages_of_the_extension_are_drawn_once(shipped):
+    """OS 3.5 draws them by n ** 0.6. Of n ** a rows a draw by b leaves n ** (a * b)."""
     sampling = shipped("omnilingual").sampling
+    of_data = 1.0 if sampling is None else sampling.exponent
+    extension = yaml.safe_load((RECIPES / "large" / "4e_extension.yaml").read_text())
 
-    assert sampling.method == "temperature"
-    assert sampling.exponent == 0.6
+    assert of_data * extension["temperature"] == 0.6
 
 
 def test_omnilingual_keeps_the_largest_directions_of_dictionaries(shipped):
@@ -168,7 +171,7 @@ def test_omnilingual_keeps_the_largest_directions_of_dictionaries(shipped):
 
 
 def test_targets_of_omnilingual_are_the_base_languages(shipped):
-    """OS 3.5."""
+    """OS 4.5.2."""
     (keep,) = steps_named(shipped("omnilingual"), "keep target_lang")
 
     base_languages = [code for code, language in LANGUAGES.items() if language.base]

@@ -15,6 +15,8 @@ from ....utils.settings import Checked, check, setting
 from ...schema import PROVENANCES
 from .columns import by_direction, direction, is_in, numbers, text_hashes
 
+BELOW = 1e6  # taken off the rank of rows that come second; scores and hashes are smaller
+
 
 @dataclass(frozen=True)
 class Provenance:
@@ -25,20 +27,26 @@ class Provenance:
 
     def __post_init__(self) -> None:
         check(self)
-        unknown = [name for name in self.provenances if name not in PROVENANCES]
-        if unknown:
-            raise ValueError(f"provenance {unknown[0]!r} is not one of {', '.join(PROVENANCES)}")
+        _check_provenances(self.provenances)
 
     def keep(self, table: pa.Table) -> np.ndarray:
         return is_in(table["provenance"], self.provenances)
+
+
+def _check_provenances(names: Iterable[str]) -> None:
+    for name in names:
+        if name not in PROVENANCES:
+            raise ValueError(f"provenance {name!r} is not one of {', '.join(PROVENANCES)}")
 
 
 @dataclass(frozen=True)
 class GroupCap(Checked):
     """Group cap: keep at most ``limit`` rows of each direction.
 
-    OS 4.4 has one million for each direction of code and mathematics: ``only: [code, math]``. The
-    order "random" is by a hash of the texts, so the same rows stay for any order of input.
+    OS 4.4 has one million for each direction of code and mathematics: ``only: [code, math]``. ECHO
+    3 has the best million of human translations, and where there are fewer, the best mined and
+    back-translated pairs beside them: ``order: quality`` and ``first: [primary]``. The order
+    "random" is by a hash of the texts, so the same rows stay for any order of input.
     """
 
     limit: int = setting("rows of each direction", 1_000_000, least=1)
@@ -49,6 +57,11 @@ class GroupCap(Checked):
         "the rows that stay: any, those of the best scores, or the first", "random"
     )
     seed: int = setting("for order random", 0)
+    first: tuple[str, ...] = setting("provenances that come before others in any order", ())
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_provenances(self.first)
 
     def groups(self, table: pa.Table) -> np.ndarray:
         """(rows,) "python>eng_Latn"; None for rows without a cap."""
@@ -61,11 +74,15 @@ class GroupCap(Checked):
         return groups
 
     def rank(self, table: pa.Table) -> np.ndarray:
+        """(rows,) numbers: of a group the rows with the highest ones stay."""
+        rank = np.zeros(len(table))
         if self.order == "quality":
-            return np.nan_to_num(numbers(table, "quality"), nan=-2.0)
-        if self.order == "random":
-            return text_hashes(table, self.seed) / 2.0**64
-        return np.zeros(len(table))
+            rank = np.nan_to_num(numbers(table, "quality"), nan=-2.0)
+        elif self.order == "random":
+            rank = text_hashes(table, self.seed) / 2.0**64
+        if self.first:
+            rank = np.where(is_in(table["provenance"], self.first), rank, rank - BELOW)
+        return rank
 
 
 @dataclass(frozen=True)

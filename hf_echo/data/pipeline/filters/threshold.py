@@ -29,14 +29,18 @@ SYNTHETIC = ("mined", "back_translation", "forward_translation")
 class DirectionThreshold:
     """Row filter: ``quality`` >= mu - k * sigma of the row's direction.
 
-    Rows with code or mathematics on a side stay, whatever their score (OS 4.3, which takes k = 3
-    for primary data and 1 for synthetic data). A direction that is not calibrated takes the mean
+    Rows with code or mathematics on a side stay, whatever their score (OS 4.3, which takes k = 1
+    for synthetic data and 3 for all other). Mined rows count as synthetic here: OS 3.5 knows
+    "primary" and "synthetic" data alone, and OS 4.4, which excludes the synthetic, has no mined
+    pairs in Table 34. A direction that is not calibrated takes the mean
     over the calibrated directions that contain its source language
     (its target language if the source is English), or the floor if there is none.
     """
 
     k: float = setting("standard deviations below the mean", 3.0)
-    k_synthetic: float | None = setting("of synthetic rows; the same by default", None)
+    k_synthetic: float | None = setting(
+        "of synthetic rows, mined ones too; the same by default", None
+    )
     calibrated: dict[str, tuple[float, ...]] | str = setting(
         "direction -> (mu, sigma), or the path of a JSON file with this", dict
     )

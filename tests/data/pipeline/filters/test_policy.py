@@ -58,6 +58,39 @@ def test_cap_keeps_the_first_rows_of_each_direction(two_directions, limit, order
 
 
 @pytest.fixture
+def human_and_mined(rows):
+    """Human translations in rows 1 and 3, the worst by quality; row 5 is German."""
+    return rows(
+        *[(f"text {number}", "b") for number in range(6)],
+        source_lang=["fra_Latn"] * 5 + ["deu_Latn"],
+        provenance=["mined", "primary", "mined", "primary", "back_translation", "mined"],
+        quality=[4.5, 0.25, 4.75, -3.0, 5.0, 1.0],
+    )
+
+
+@pytest.mark.parametrize(
+    ("limit", "stay"), [(1, [1, 5]), (2, [1, 3, 5]), (3, [1, 3, 4, 5]), (4, [1, 2, 3, 4, 5])]
+)
+def test_human_translations_come_first_and_the_best_others_fill_up(human_and_mined, limit, stay):
+    """ECHO 3: the best human translations, and the highest-scoring others up to the limit."""
+    cap = GroupCap(limit=limit, order="quality", first=("primary",))
+
+    assert rows_that_stay(cap, human_and_mined) == stay
+
+
+@pytest.mark.parametrize("order", ["random", "input"])
+def test_human_translations_come_first_in_any_order(human_and_mined, order):
+    cap = GroupCap(limit=2, order=order, first=("primary",))
+
+    assert rows_that_stay(cap, human_and_mined) == [1, 3, 5]
+
+
+def test_a_kind_that_comes_first_must_be_one_that_is_there():
+    with pytest.raises(ValueError, match="provenance 'human' is not one of primary, mined"):
+        GroupCap(first=("human",))
+
+
+@pytest.fixture
 def rows_of_three_kinds(rows):
     """Python in rows 0 to 2, French in 3 to 5, LaTeX in 6 and 7."""
     return rows(
