@@ -1,10 +1,10 @@
-"""Geometry against numpy and scipy written out, against invariances and known values."""
+"""Geometry against numpy and scipy written out, against known values."""
 
 import json
 
 import numpy as np
 import pytest
-from scipy.stats import entropy, ortho_group, pearsonr
+from scipy.stats import entropy, pearsonr
 from sklearn.metrics import calinski_harabasz_score
 
 from hf_echo.evaluation.geometry import (
@@ -106,14 +106,6 @@ def test_principal_ratio_is_the_formula_written_out():
     assert principal_ratio(matrix) == pytest.approx(min(z) / max(z))
 
 
-def test_a_round_cloud_is_isotropic():
-    assert principal_ratio(np.random.default_rng(1).normal(size=(5000, 6))) > 0.95
-
-
-def test_a_shifted_cloud_is_not_isotropic():
-    assert principal_ratio(np.random.default_rng(1).normal(size=(5000, 6)) + 5) < 0.2
-
-
 def kl(rows0: np.ndarray, rows1: np.ndarray, shrinkage: float) -> float:
     """Kullback-Leibler divergence between the Gaussians of two languages."""
     covariances = []
@@ -169,12 +161,6 @@ def test_invariance_of_a_language_that_is_twice_as_wide():
     assert divergence.mean() == pytest.approx((to_narrow + to_wide) / 2)
 
 
-def test_invariance_of_equal_distributions_is_0():
-    rows = np.random.default_rng(0).normal(size=(30, 5))
-
-    assert invariance({"a": rows, "b": rows[::-1]}).mean() == pytest.approx(0, abs=1e-9)
-
-
 def test_rsim_is_the_pearson_of_all_cosines():
     parts = space(rows=12)
     # scipy's correlation of the cosines above the diagonal.
@@ -189,15 +175,6 @@ def test_rsim_is_the_pearson_of_all_cosines():
         expected.append(np.mean([pearsonr(cosines[lang], other).statistic for other in others]))
 
     np.testing.assert_allclose(rsim(parts), expected)
-
-
-def test_rsim_of_a_rotated_space_is_1():
-    """Isomorphic, though no row is near its translation."""
-    rows = space()["eng_Latn"]
-
-    correlations = rsim({"a": rows, "b": rows @ ortho_group.rvs(8, random_state=0)})
-
-    assert correlations.mean() == pytest.approx(1)
 
 
 def test_rsim_of_many_rows_is_that_of_evenly_spaced_ones(monkeypatch):

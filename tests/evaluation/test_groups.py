@@ -62,18 +62,6 @@ def test_the_mean_is_over_languages_first():
     ]
 
 
-def test_only_the_languages_of_a_set():
-    tables = {
-        "flores": table("xsim", fra_Latn=2.0, acm_Arab=50.0),
-        "ntrex": table("xsim", deu_Latn=4.0, kac_Latn=90.0),
-    }
-
-    averages = average_over_benchmarks(tables, languages="mexma-72")
-
-    assert averages.average["xsim"] == 3.0
-    assert [row["languages"] for row in averages.rows] == [1, 1]
-
-
 def test_only_measures_that_every_benchmark_has():
     both = Table([{"lang": "fra_Latn", "xsim": 2.0, "xsimpp": 8.0}])
     one = Table([{"lang": "fra_Latn", "xsim": 4.0, "xsimpp": None}])

@@ -268,18 +268,6 @@ def test_the_card_has_the_license_of_sonar(converted):
     assert "license: cc-by-nc-4.0" in (converted / "README.md").read_text()
 
 
-@pytest.fixture
-def unfit(refused, tmp_path):
-    """unfit(message, weights): the command refuses the weights and writes nothing."""
-
-    def call(message: str, weights: Weights, heads: int = HEADS) -> None:
-        torch.save({"model": weights}, tmp_path / "spenc.pt")
-        refused(message, tmp_path / "spenc.pt", tmp_path / "out", "--heads", heads)
-        assert not (tmp_path / "out").exists()
-
-    return call
-
-
 @pytest.mark.parametrize(
     ("name", "missing"),
     [
@@ -287,16 +275,16 @@ def unfit(refused, tmp_path):
         ("conv.batch_norm.running_mean", "conv_module.batch_norm.running_mean"),
     ],
 )
-def test_a_missing_tensor_is_named(unfit, name, missing):
+def test_a_missing_tensor_is_named(unfit_weights, name, missing):
     weights = fairseq2_weights()
     del weights[f"encoder.layers.1.{name}"]
-    unfit(f"lack the tensor audio.encoder.layers.1.{missing}", weights)
+    unfit_weights(f"lack the tensor audio.encoder.layers.1.{missing}", weights)
 
 
-def test_heads_that_do_not_divide_the_width_are_refused(unfit):
+def test_heads_that_do_not_divide_the_width_are_refused(unfit_weights):
     message = "heads=5 must divide the width of the pooling, 16"
-    unfit(message, fairseq2_weights(), heads=5)
+    unfit_weights(message, fairseq2_weights(), "--heads", 5)
 
 
-def test_another_model_is_refused(unfit):
-    unfit("is not a speech encoder of SONAR", {})
+def test_another_model_is_refused(unfit_weights):
+    unfit_weights("is not a speech encoder of SONAR", {})

@@ -173,37 +173,25 @@ def test_states_of_a_transformers_folder_are_those_of_transformers(tmp_path, kin
     assert "license: mit" in (tmp_path / "out" / "README.md").read_text()
 
 
-@pytest.fixture
-def unfit(refused, tmp_path):
-    """unfit(message, weights): the command refuses the weights and writes nothing."""
-
-    def call(message: str, weights: dict, heads: int = HEADS) -> None:
-        torch.save({"model": weights}, tmp_path / "w2v.pt")
-        refused(message, tmp_path / "w2v.pt", tmp_path / "out", "--heads", heads)
-        assert not (tmp_path / "out").exists()
-
-    return call
-
-
-def test_a_missing_tensor_is_named(unfit):
+def test_a_missing_tensor_is_named(unfit_weights):
     weights = fairseq2_weights()
     del weights["encoder.layers.1.ffn.inner_proj.bias"]
     message = "lack the tensor encoder.layers.1.feed_forward.intermediate_dense.bias"
-    unfit(message, weights)
+    unfit_weights(message, weights)
 
 
-def test_an_unknown_tensor_is_named(unfit):
+def test_an_unknown_tensor_is_named(unfit_weights):
     name = "encoder.layers.0.adapter.weight"
-    unfit(f"unknown tensor {name}", fairseq2_weights() | {name: torch.zeros(2)})
+    unfit_weights(f"unknown tensor {name}", fairseq2_weights() | {name: torch.zeros(2)})
 
 
-def test_heads_that_do_not_divide_the_width_are_refused(unfit):
+def test_heads_that_do_not_divide_the_width_are_refused(unfit_weights):
     message = "heads=5 must divide the width of the audio model, 32"
-    unfit(message, fairseq2_weights(), heads=5)
+    unfit_weights(message, fairseq2_weights(), "--heads", 5)
 
 
-def test_another_model_is_refused(unfit):
-    unfit("no wav2vec 2.0 encoder", {})
+def test_another_model_is_refused(unfit_weights):
+    unfit_weights("no wav2vec 2.0 encoder", {})
 
 
 @pytest.mark.parametrize(
