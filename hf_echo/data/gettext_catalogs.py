@@ -125,12 +125,21 @@ class Catalog(NamedTuple):
     read: Callable[[], Any]  # -> polib.POFile or MOFile
 
 
+class BrokenCatalog(ValueError):
+    """Bytes that are no catalog: the line, if polib gives one, and the reason."""
+
+    def __init__(self, label: str, line: int, reason: str):
+        self.line = line
+        self.reason = f"not a gettext catalog ({reason})"
+        super().__init__(f"{label}:{line}: {self.reason}")
+
+
 def read_catalog(label: str, data: bytes) -> Any:
     """Parse the bytes of a .po or .mo file as a `polib` catalog; the magic number tells which, the
     header the charset.
 
     Raises:
-        ValueError: the bytes are not a catalog (with the line, if polib gives one).
+        BrokenCatalog: the bytes are not a catalog.
     """
     try:
         if data[:4] in MO_MAGIC:
@@ -142,14 +151,13 @@ def read_catalog(label: str, data: bytes) -> Any:
         return polib.pofile(text + "\n")  # polib takes a string without line end for a path
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise ValueError(f"{label}:{line}: not a gettext catalog (not {error.encoding})") from None
+        raise BrokenCatalog(label, line, f"not {error.encoding}") from None
     except (OSError, LookupError, ValueError, struct.error, IndexError) as error:
         line_named = re.search(r"\bline (\d+)", str(error))
         reason = (
             re.sub(r"Syntax error in po file |\(line \d+\):? ?", "", str(error)) or "syntax error"
         )
-        where = f"{label}:{line_named[1] if line_named else 1}"
-        raise ValueError(f"{where}: not a gettext catalog ({reason})") from None
+        raise BrokenCatalog(label, int(line_named[1]) if line_named else 1, reason) from None
 
 
 def catalog_rows(
@@ -158,9 +166,8 @@ def catalog_rows(
     """The cleaned rows of one catalog; skipped entries are counted by reason."""
     try:
         messages = catalog.read()
-    except ValueError as error:
-        label, line, reason = _where(str(error), catalog.label)
-        bad.add(label, line, reason)
+    except BrokenCatalog as error:
+        bad.add(catalog.label, error.line, error.reason)
         left_out["catalogs that cannot be read"] += 1
         return
     # Both languages: of the target by the place or the header, of the source by the header, else
@@ -189,14 +196,6 @@ def catalog_rows(
                 left_out["untranslated"] += 1
             else:
                 yield row[0], source, row[1], target, "primary"
-
-
-def _where(message: str, label: str) -> tuple[str, int, str]:
-    """Split an error of `read_catalog` ("FILE:LINE: reason") into its parts."""
-    match = re.match(re.escape(label) + r"(?::(\d+))?: ", message)
-    if match is None:
-        return label, 1, message
-    return label, int(match[1] or 1), message[match.end() :]
 
 
 def language_of(path: PurePosixPath, metadata: dict[str, str]) -> str | None:

@@ -69,6 +69,13 @@ def row_names(rows: Iterable[Mapping[str, Any]], row_kind: str) -> list[str]:
     return names
 
 
+def check_columns(row: Mapping[str, Any], columns: Sequence[str], where: str) -> None:
+    """Raises ValueError where a row lacks the value of one of the columns."""
+    missing = [name for name in columns if row.get(name) is None]
+    if missing:
+        raise ValueError(f"{where}: no {', '.join(missing)}; the columns are {', '.join(row)}")
+
+
 def checked_rows(
     rows: Iterable[Mapping[str, Any]], row_kind: str, columns: Sequence[str], check: Check
 ) -> list[dict[str, Any]]:
@@ -78,9 +85,7 @@ def checked_rows(
         raise ValueError(f"no {row_kind}: give at least one")
     checked = []
     for row, where in zip(rows, row_names(rows, row_kind), strict=True):
-        missing = [name for name in columns if row.get(name) is None]
-        if missing:
-            raise ValueError(f"{where}: no {', '.join(missing)}; the columns are {', '.join(row)}")
+        check_columns(row, columns, where)
         checked.append({"lang": row.get("lang")} | check(row, where))
     return checked
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from .files import files_below, read_json, write_json
@@ -110,8 +110,13 @@ def write_checksums(folder: str | Path) -> None:
     """Write the checksums of a finished folder;
     cards, lineage and results may change later, so they have none."""
     folder = Path(folder)
+    write_checksums_of(folder, model_files(folder))
+
+
+def write_checksums_of(folder: Path, files: Iterable[Path]) -> None:
+    """`checksums.json` of a folder: size in bytes and SHA-256 of each of these files in it."""
     checksums = {}
-    for file in model_files(folder):
+    for file in files:
         name = file.relative_to(folder).as_posix()
         checksums[name] = {"size": file.stat().st_size, "sha256": sha256(file)}
     write_json(folder / CHECKSUMS, checksums)

@@ -61,16 +61,6 @@ def test_a_trained_model_translates(toy_trained, toy_tokenizer, sentences, texts
     assert is_right.mean() > 0.6
 
 
-def test_untrained_greedy_is_generate(make_untrained, toy_tokenizer, texts, langs):
-    model = make_untrained(0.3)  # so that the texts differ
-    arguments = (model, toy_tokenizer, texts[:24], langs[:24], "fra_Latn")
-
-    translations = translate(*arguments, max_new_tokens=15, batch_size=5)
-
-    assert translations == generated(*arguments, max_new_tokens=15)
-    assert len(set(translations)) > 5  # of 24 texts; 13 and more over seeds
-
-
 # `hf_echo.inference` has the function under this name
 translate_module = import_module("hf_echo.inference.translate")
 

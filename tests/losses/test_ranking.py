@@ -50,27 +50,18 @@ def ranks() -> np.ndarray:
     return ranks
 
 
-def test_parts_are_those_of_eq_5(query, keys, ranks):
-    inputs = map(torch.tensor, (query, keys, ranks))
-
-    parts = ranking_contrastive_loss(*inputs, temperatures=TEMPERATURES)
-
-    # Equation 5, written out for each rank.
-    assert list(parts) == ["rank_1", "rank_2", "rank_3"]
-    for rank in (1, 2, 3):
-        expected = eq5(query, keys, ranks, rank)
-        assert parts[f"rank_{rank}"].item() == pytest.approx(expected, rel=1e-10)
-
-
-def test_excluded_keys_do_not_exist(query, keys, ranks):
-    exclude = np.random.default_rng(3).random((5, 9)) < 0.2
+@pytest.mark.parametrize("excluded_share", [0, 0.2])
+def test_parts_are_those_of_eq_5(query, keys, ranks, excluded_share):
+    exclude = np.random.default_rng(3).random((5, 9)) < excluded_share
     inputs = map(torch.tensor, (query, keys, ranks))
 
     parts = ranking_contrastive_loss(
         *inputs, temperatures=TEMPERATURES, exclude=torch.tensor(exclude)
     )
 
-    # To leave a key out is to give it a rank that no part reads.
+    # Equation 5, written out for each rank. To leave a key out is to give it a rank that no part
+    # reads.
+    assert list(parts) == ["rank_1", "rank_2", "rank_3"]
     for rank in (1, 2, 3):
         expected = eq5(query, keys, np.where(exclude, 0, ranks), rank)
         assert parts[f"rank_{rank}"].item() == pytest.approx(expected, rel=1e-10)

@@ -113,19 +113,13 @@ def test_no_rows_are_no_translations(make_model, embeddings, prompt, decode, opt
     assert decode(make_model().decoder, embeddings[:0], prompt, **options) == []
 
 
-@pytest.mark.parametrize("times", [1, 5])
-def test_prompts_of_any_length(make_model, embeddings, prompt, times):
-    """Of 40 rows a long one is read in several parts."""
+@pytest.mark.parametrize(("tokens", "times"), [(1, 1), (None, 5)])
+def test_prompts_of_any_length(make_model, embeddings, prompt, tokens, times):
+    """One token; of 40 rows a long prompt is read in several parts."""
     model = make_model()
-    long = prompt * times
-    rows = greedy_decode(model.decoder, embeddings, long, max_new_tokens=5)
-    assert rows == by_generate(model, embeddings, long, max_new_tokens=5)
-
-
-def test_a_prompt_of_one_token(make_model, embeddings, prompt):
-    model = make_model()
-    rows = greedy_decode(model.decoder, embeddings, prompt[:1], max_new_tokens=5)
-    assert rows == by_generate(model, embeddings, prompt[:1], max_new_tokens=5)
+    sized_prompt = prompt[:tokens] * times
+    rows = greedy_decode(model.decoder, embeddings, sized_prompt, max_new_tokens=5)
+    assert rows == by_generate(model, embeddings, sized_prompt, max_new_tokens=5)
 
 
 @pytest.fixture(params=[1, 2, 3])
@@ -156,12 +150,6 @@ def test_a_call_may_repeat_ngrams(without_repetition, embeddings, prompt):
     model.generation_config.no_repeat_ngram_size = size
     options = dict(max_new_tokens=20, no_repeat_ngram_size=0)
     assert greedy_decode(model.decoder, embeddings, prompt, **options) == free
-
-
-def test_an_embedding_of_another_size_is_refused(make_model, embeddings, prompt):
-    message = r"reads \(batch, 1, 24\), but was given \(40, 1, 23\)"
-    with pytest.raises(ValueError, match=message):
-        greedy_decode(make_model().decoder, embeddings[:, 1:], prompt)
 
 
 def test_a_decoder_that_reads_tokens_is_refused(make_model, embeddings, prompt):

@@ -19,7 +19,7 @@ from ...data.nway import find_nway_columns, load_nway
 from ...data.readers import load_parallel
 from ...inference.encoders import Encode
 from ...languages import ENGLISH
-from ...negatives.rules import hard_negatives_for
+from ...negatives.rules import hard_negatives_by_id
 from ...utils.results import Table
 from ..nway_texts import Texts, texts_by_language
 from ..retrieval.multilingual import evaluate_xsim, pairs_as_nway
@@ -119,11 +119,7 @@ def measure_bitext(
     # xsim++ needs negatives of the English sentences.
     negatives = None
     if hard_negatives:
-        english = {row["id"]: row["text"] for row in rows if row["lang"] == ENGLISH}
-        negatives_of_texts = hard_negatives_for(list(english.values()))
-        negatives = {
-            key: items for key, items in zip(english, negatives_of_texts, strict=True) if items
-        }
+        negatives = hard_negatives_by_id(rows)
     table = evaluate_xsim(encode, rows, target_lang=ENGLISH, negatives=negatives)
     if translate is not None:
         table = _with_translations(table, translate, rows)

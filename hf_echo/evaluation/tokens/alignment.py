@@ -19,7 +19,7 @@ from tqdm.auto import tqdm
 from ...utils.bars import hidden
 from ...utils.results import Result, Table
 from ...utils.vectors import unit_length
-from ..labelled_rows import read_rows
+from ..labelled_rows import check_columns, read_rows
 from .token_states import TokenStates, join_words, layer_numbers, owners, token_states
 
 METHODS = ("argmax", "itermax")
@@ -52,9 +52,7 @@ def read_alignment(row: Mapping[str, Any], where: str) -> AlignedPair:
     """Check a row: `src_tokens`, `tgt_tokens` (lists of words), `alignment`, optional `possible`
     ("0-0 1-2", from 0), `src_lang`, `tgt_lang`. Errors (ValueError) begin with `where` and name the
     languages."""
-    missing = [name for name in COLUMNS if row.get(name) is None]
-    if missing:
-        raise ValueError(f"{where}: no {', '.join(missing)}; the columns are {', '.join(row)}")
+    check_columns(row, COLUMNS, where)
     source_lang = row.get("src_lang")
     target_lang = row.get("tgt_lang")
     where = f"{where} ({source_lang or '?'}-{target_lang or '?'})"

@@ -21,8 +21,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, sort_checkpoints
 
 from ...losses.gather import world_size
-from ...utils.files import write_json
-from ...utils.fingerprint import CHECKSUMS, sha256
+from ...utils.fingerprint import CHECKSUMS, write_checksums_of
 
 
 class SaveWhenAsked(TrainerCallback):
@@ -107,9 +106,5 @@ def checkpoint_or_nothing(folder: Path) -> Iterator[None]:
 def write_checkpoint_checksums(folder: Path) -> None:
     """`checksums.json` with size and SHA-256 of every file of a checkpoint;
     read before a run continues from it."""
-    checksums = {}
-    for file in sorted(folder.rglob("*")):
-        if file.is_file() and file.name != CHECKSUMS:
-            name = file.relative_to(folder).as_posix()
-            checksums[name] = {"size": file.stat().st_size, "sha256": sha256(file)}
-    write_json(folder / CHECKSUMS, checksums)
+    files = [file for file in sorted(folder.rglob("*")) if file.is_file()]
+    write_checksums_of(folder, [file for file in files if file.name != CHECKSUMS])
