@@ -119,7 +119,9 @@ class SpaceViews:
         if self.speech_encoder is None:
             raise ValueError(NO_SPEECH)
         if not audio:
-            raise ValueError("There is no recording: record or upload one")
+            raise ValueError(
+                "There is no recording yet: record or upload one; a long one takes a moment to arrive"
+            )
         from ..inference.encode_speech import encode_speech
 
         texts, langs = read_sentences("Sentences", sentences)

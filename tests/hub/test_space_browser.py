@@ -63,17 +63,24 @@ def address(tmp_path_factory):
         server = subprocess.Popen(command, env=os.environ | dead | local, stdout=log, stderr=log)
     url = f"http://127.0.0.1:{port}/"
     try:
-        for _ in range(240):
-            with contextlib.suppress(OSError):
-                urlopen(url, timeout=5).close()
-                break
-            assert server.poll() is None, (folder / "log").read_text()
-            time.sleep(0.5)
+        wait_for_server(url, server, folder / "log")
         yield url
     finally:
         server.terminate()
         server.wait()
     assert "Traceback" not in (folder / "log").read_text()
+
+
+def wait_for_server(url: str, server: subprocess.Popen, log: Path) -> None:
+    """Returns when the page answers; fails with the log of a server that ends or is too slow."""
+    deadline = time.monotonic() + SECONDS / 1000
+    while True:
+        with contextlib.suppress(OSError):
+            urlopen(url, timeout=5).close()
+            return
+        assert server.poll() is None, log.read_text()
+        assert time.monotonic() < deadline, f"no answer: {log.read_text()}"
+        time.sleep(0.5)
 
 
 def open_tab(page, name: str) -> None:
@@ -227,7 +234,9 @@ def test_a_recording_of_the_microphone_is_searched_in_own_sentences(speech_tab):
     speech_tab.get_by_role("button", name="Record audio").click()
     speech_tab.get_by_role("button", name="Record", exact=True).click()
     speech_tab.wait_for_timeout(1500)  # of sound from Chromium's own microphone
-    speech_tab.get_by_role("button", name="Stop", exact=True).click()
+    # The button "Play" is there before the server has the recording.
+    with speech_tab.expect_response(lambda response: "/upload" in response.url):
+        speech_tab.get_by_role("button", name="Stop", exact=True).click()
     speech_tab.get_by_role("button", name="Play", exact=True).wait_for()
 
     find_its_sentence(speech_tab)
