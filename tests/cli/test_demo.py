@@ -70,12 +70,6 @@ def test_the_pipeline_says_how_embeddings_are_given(translator):
         translator([[0.1, 0.2]], src_lang="fra_Latn")
 
 
-def test_the_pipeline_opens_echo_nano(translator):
-    (row,) = translator("Le parlement a adopté la loi.", src_lang="fra_Latn", tgt_lang="eng_Latn")
-
-    assert row["translation_text"]
-
-
 class Tour:
     """The rows of the tour, and what it prints."""
 

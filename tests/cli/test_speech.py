@@ -9,14 +9,13 @@ import numpy as np
 import pytest
 from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
-from transformers import AutoFeatureExtractor, pipeline
+from transformers import pipeline
 
 import hf_echo
 from hf_echo.hub.release import release_speech
 from hf_echo.inference import load_translator, translate
 from hf_echo.inference.any_encoder import any_encoder
 from hf_echo.inference.encode_speech import encode_speech, load_speech_encoder
-from hf_echo.modeling import EchoAudioFeatureExtractor
 from hf_echo.search import mine
 from hf_echo.utils.speech_data import write_speech_data
 from hf_echo.utils.vectors import unit_length
@@ -164,12 +163,6 @@ def test_sentence_transformers_opens_a_release(files, vectors, release):
     np.testing.assert_allclose(model.encode(files), vectors, atol=1e-4)
 
 
-def test_transformers_opens_the_extractor_of_a_release(release):
-    extractor = AutoFeatureExtractor.from_pretrained(release)
-
-    assert isinstance(extractor, EchoAudioFeatureExtractor)
-
-
 def test_the_card_of_a_release_says_what_was_heard(release):
     card = (release / "README.md").read_text()
 
@@ -225,17 +218,6 @@ def test_translate_takes_the_speech_encoder_of_the_package(packaged_vectors, rec
     echo_nano = load_translator(hf_echo.pretrained("echo-nano"))
     (translation,) = translate(*echo_nano, packaged_vectors, target_lang="eng_Latn")
     assert out.split() == translation.split()
-
-
-def test_sentence_transformers_opens_the_speech_encoder_of_the_package(
-    packaged, packaged_vectors, recording
-):
-    folder, _ = packaged
-
-    vectors = SentenceTransformer(str(folder), device="cpu").encode([str(recording)])
-
-    # The vectors that the package's own command writes.
-    np.testing.assert_allclose(vectors, packaged_vectors, atol=0.05)
 
 
 def test_the_pipeline_gives_the_speech_encoder_of_the_package_its_decoder(packaged, recording):
@@ -378,10 +360,6 @@ def test_mine_pairs_recordings_with_themselves(space, succeeds, tmp_path):
         (
             "--text-model does not go with --audio-target",
             "mine --audio files.tsv files.tsv -o out.tsv --model speech --audio-target --text-model text",
-        ),
-        (
-            "needs --margin ratio or distance",
-            "evaluate speech --model speech --k 2 --data files.tsv",
         ),
         (
             "--audio-target needs --audio",

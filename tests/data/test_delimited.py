@@ -152,14 +152,6 @@ def test_texts_of_a_csv_column(tmp_path):
     assert read_texts(tmp_path / "a.csv", column="2") == ["text", "a, b", "c"]
 
 
-def test_texts_of_a_table_need_their_column(tmp_path):
-    (tmp_path / "a.tsv").write_text("source\ttarget\nun\tone\n")
-
-    refuses(
-        "a.tsv has no column 'text': name one of source, target", read_texts, tmp_path / "a.tsv"
-    )
-
-
 @pytest.mark.parametrize("name", ["a.docx", "a.json.gz", "a.xlsx", "a.pdf", "a.npy", "a.html"])
 def test_an_unknown_suffix_is_refused(tmp_path, name):
     (tmp_path / name).write_text("text\n")

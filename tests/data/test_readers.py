@@ -122,12 +122,6 @@ def test_tsv_without_a_header_needs_its_languages(without_header):
         load_parallel(without_header)
 
 
-def test_short_names_of_columns_are_a_header(tmp_path):
-    rows = load_parallel(tsv(tmp_path / "c.tsv", "src\ttgt", "un\tone"), **FRENCH)
-
-    assert rows["source"][:] == ["un"]
-
-
 HEADER = "source\tsource_lang\ttarget\ttarget_lang"
 FINE = "un\tfra_Latn\tone\teng_Latn"
 

@@ -302,10 +302,3 @@ def test_languages_without_enough_rows_are_told(languages, message):
 
     with pytest.raises(ValueError, match=message):
         encode_parallel(encode, rows, languages)
-
-
-def test_an_encoder_that_adds_rows_is_told():
-    with pytest.raises(
-        ValueError, match=r"the encoder gave shape \(5, 2\) for 4 texts in 'eng_Latn'"
-    ):
-        encode_parallel(lambda texts, lang: np.ones((5, 2)), nway("eng_Latn", "1234"))

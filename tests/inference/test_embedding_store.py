@@ -211,12 +211,6 @@ def test_live_rows_refuse_sparse_embeddings(dataset):
         live[[0]]
 
 
-def test_a_wrong_number_of_vectors_is_an_error(dataset, tmp_path):
-    message = r"the encoder gave shape \(1, 3\) for \d+ texts in '\w+'"
-    with pytest.raises(ValueError, match=message):
-        frozen_embeddings(dataset, lambda texts, lang: np.ones((1, 3)), "an encoder", tmp_path)
-
-
 def test_a_text_is_encoded_once(tmp_path):
     encoder = Encoder()
     stored = stored_encoder(encoder, "m-1", tmp_path)

@@ -184,11 +184,6 @@ def test_one_name_is_no_list(encoder):
         encode_speech(*encoder, "a.wav")
 
 
-def test_a_missing_file_of_audio_is_named(encoder):
-    with pytest.raises(FileNotFoundError, match="no audio file"):
-        encode_speech(*encoder, ["none.wav"])
-
-
 def test_bad_audio_is_named_by_its_number(encoder):
     with pytest.raises(ValueError, match="audio 2: NaN"):
         encode_speech(*encoder, [say("a"), np.full(RATE, np.nan, np.float32)])
@@ -197,9 +192,3 @@ def test_bad_audio_is_named_by_its_number(encoder):
 def test_a_missing_speech_encoder_is_named(tmp_path):
     with pytest.raises(FileNotFoundError, match="no folder"):
         load_speech_encoder(tmp_path / "none")
-
-
-def test_an_encoder_of_texts_is_no_speech_encoder(tmp_path, toy, toy_tokenizer):
-    toy.make_model(toy_tokenizer).save_pretrained(tmp_path / "text")
-    with pytest.raises(ValueError, match="of type 'echo', not a speech encoder"):
-        load_speech_encoder(tmp_path / "text")

@@ -173,13 +173,6 @@ def test_white_space_is_the_empty_text(tokenizer):
     assert tokenizer.decode(ids[0]) == "<CLS><s> French:<SEP></s>"
 
 
-def test_blank_texts_have_one_embedding(tokenizer, model):
-    batch = tokenizer(BLANKS, lang="fra_Latn", return_tensors="pt")
-    embedding = model.encoder(**batch).sentence_embedding
-    assert embedding.isfinite().all()
-    assert torch.equal(embedding, embedding[:1].expand(4, -1))
-
-
 def test_white_space_around_a_text_is_no_token(tokenizer):
     ids = tokenizer([" Le chat\n", "Le chat"], lang="fra_Latn").input_ids
     assert ids[0] == ids[1]

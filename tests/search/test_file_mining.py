@@ -290,14 +290,6 @@ def test_command_mines_with_the_toy_model(answer, toy_mining, tmp_path):
     assert len(pairs & gold) >= 8  # half of the pairs of held-out sentences, among strangers
 
 
-def test_command_mines_with_another_margin(answer, toy_mining):
-    arguments, _ = toy_mining
-
-    report = answer(*arguments, "--retrieval", "intersection", "--margin", "cosine")
-
-    assert report["pairs"] > 0
-
-
 @pytest.mark.parametrize("folder, fresh", [("source", True), ("source", False), ("search", True)])
 def test_a_folder_of_another_kind_is_left_alone(files, folder, fresh):
     corpus = files / "work" / folder / "corpus.txt"

@@ -13,7 +13,6 @@ from ...refusals import refusals
 
 soundfile = pytest.importorskip("soundfile")
 RATE = 16_000
-KINDS = {"wav": ("WAV", "PCM_16"), "float wav": ("WAV", "FLOAT"), "flac": ("FLAC", "PCM_16")}
 KINDS = {
     "wav": ("WAV", "PCM_16"),
     "float wav": ("WAV", "FLOAT"),

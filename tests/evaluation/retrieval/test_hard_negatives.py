@@ -9,7 +9,6 @@ import pytest
 
 from hf_echo.evaluation import xsimpp
 from hf_echo.evaluation.retrieval.hard_negatives import (
-    NoPublishedSentence,
     by_id,
     by_text,
     described,
@@ -143,13 +142,6 @@ def test_rules_that_make_nothing_are_refused():
         ValueError, match="the rules made no hard negatives; give English sentences"
     ):
         rule_negatives(["Кошка."])
-
-
-def test_other_sentences_are_refused(file):
-    with pytest.raises(
-        NoPublishedSentence, match="none of its 3 sentences is among the 1 target sentences"
-    ):
-        published_negatives(file, ["A sentence of another set."])
 
 
 def test_the_text_file_beside_it_is_no_json(tmp_path):

@@ -67,7 +67,6 @@ def test_all_pairs_of_a_table(answer, table, toy_folders):
             "--data nway.tsv --target-lang ita_Latn",
             "no rows in --target-lang 'ita_Latn'; it has eng_Latn, fra_",
         ),
-        ("--data nway.tsv --split test", "nway.tsv has no column split; leave split 'test' out"),
         (
             "--data double.tsv",
             "double.tsv:3: a second row for id '0' in eng_Latn (1 bad row; correct them",
