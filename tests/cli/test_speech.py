@@ -362,6 +362,10 @@ def test_mine_pairs_recordings_with_themselves(space, succeeds, tmp_path):
             "mine --audio files.tsv files.tsv -o out.tsv --model speech --audio-target --text-model text",
         ),
         (
+            "needs --margin ratio or distance",
+            "evaluate speech --model speech --k 2 --data files.tsv",
+        ),
+        (
             "--audio-target needs --audio",
             "mine --audio-target files.tsv files.tsv -o out.tsv --model speech",
         ),
