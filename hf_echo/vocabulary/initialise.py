@@ -201,8 +201,8 @@ def train_auxiliary(
 
     Args:
         texts: sentences or lines; windows do not cross their ends.
-        dim, min_count: defaults as in the FOCUS package; Modular B.2 prints vectors of 300
-            dimensions.
+        dim, min_count: defaults as in the FOCUS package; a modular encoder has the 300 dimensions
+            of Modular B.2 (`match.AUXILIARY_DIM`).
         window: tokens on either side; default as in fastText.
 
     Returns:

@@ -21,11 +21,12 @@ from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
-from .initialise import TokenMatch, auxiliary_vectors, initialise
+from .initialise import TokenMatch, initialise, train_auxiliary
 from .trim import id_count
 
 # where one token has two roles, the first decides
 ROLES = ("cls", "sep", "bos", "eos", "pad", "mask", "unk")
+AUXILIARY_DIM = 300  # of the vectors by which FOCUS compares tokens (Modular B.2)
 _CHARACTERS = bytes_to_unicode()
 _BYTES = {character: byte for byte, character in _CHARACTERS.items()}
 
@@ -166,9 +167,9 @@ def language_vocabulary(
     FOCUS.
 
     Tokens of both vocabularies are copied; the others are combinations of them (Dobler and de Melo
-    2023). With little text the vocabulary is smaller than `vocab_size`. WordPiece training of the
-    library `tokenizers` follows the order of a hash map, so two runs on the same texts give
-    slightly different vocabularies.
+    2023), by auxiliary vectors of AUXILIARY_DIM dimensions. With little text the vocabulary is
+    smaller than `vocab_size`. WordPiece training of the library `tokenizers` follows the order of a
+    hash map, so two runs on the same texts give slightly different vocabularies.
     """
     if vocab_size <= len(tokenizer.all_special_ids):
         raise ValueError(
@@ -176,7 +177,7 @@ def language_vocabulary(
         )
     new_tokenizer = tokenizer.train_new_from_iterator(texts, vocab_size, show_progress=False)
     match, _ = match_vocabularies(tokenizer, new_tokenizer)
-    vectors = auxiliary_vectors(texts, new_tokenizer, seed=seed)
+    vectors = train_auxiliary(texts, new_tokenizer, dim=AUXILIARY_DIM, seed=seed)
     return new_tokenizer, initialise(embeddings, match, "focus", auxiliary=vectors)
 
 

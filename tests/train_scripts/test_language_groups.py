@@ -5,6 +5,8 @@ from language_groups import group_languages, group_table, growing
 
 from ..refusals import refusals
 
+# Codes without a family in the table: each is a family of its own.
+THREE_LETTERS = [f"{first}{second}q" for first in "bcdfghjklmnpr" for second in "bcdfghjklmnpr"]
 SIZES = {
     "fra_Latn": 50,
     "deu_Latn": 40,
@@ -40,9 +42,20 @@ def test_the_largest_family_is_the_first_group(families):
     assert families["A"] == ["fra_Latn", "deu_Latn", "spa_Latn"]
 
 
-def test_further_families_join_the_smallest_group(families):
-    assert ["fin_Latn", "est_Latn"] in families.values()
-    assert sorted(map(len, families.values())) == [2, 2, 3]
+def test_the_other_families_are_dealt_in_turn(families):
+    """Uralic and Japonic, Turkic."""
+    assert families["B"] == ["fin_Latn", "est_Latn", "jpn_Jpan"]
+    assert families["C"] == ["tur_Latn"]
+
+
+def test_the_other_groups_have_as_many_families_as_in_table_35():
+    """OS Table 35: 150 families; Indo-European, then 30, 30, 30, 30 and 29."""
+    sizes = {f"{code}_Latn": 1.0 for code in THREE_LETTERS[:149]}
+    sizes |= {"fra_Latn": 1.0, "deu_Latn": 1.0}
+
+    groups = group_languages(sizes, "family", 6)
+
+    assert [len(groups[name]) for name in "BCDEF"] == [30, 30, 30, 30, 29]
 
 
 def test_groups_have_every_language_once(families):

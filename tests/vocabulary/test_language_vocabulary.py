@@ -8,7 +8,8 @@ import torch
 from tokenizers import BertWordPieceTokenizer
 from transformers import PreTrainedTokenizerFast
 
-from hf_echo.vocabulary.match import language_vocabulary
+from hf_echo.vocabulary.initialise import initialise, train_auxiliary
+from hf_echo.vocabulary.match import language_vocabulary, match_vocabularies
 
 from ..refusals import refusals
 
@@ -67,6 +68,22 @@ def test_a_new_token_is_a_combination_of_shared_ones(old, german):
     row = rows[new_ids["wasser"]]
     assert (row >= shared_rows.min(0).values - 1e-5).all()
     assert (row <= shared_rows.max(0).values + 1e-5).all()
+
+
+def test_auxiliary_vectors_have_300_dimensions(old):
+    """Modular B.2. Of 150 words that occur often, 100 dimensions would be a cut."""
+    draw = random.Random(1)
+    syllables = ["ba", "do", "ki", "lu", "me", "no", "pi", "ra", "su", "te", "vo", "wa", "zi"]
+    words = [a + b for a in syllables for b in syllables][:150]
+    texts = [" ".join([*draw.choices(words, k=9), *draw.choices(OLD, k=3)]) for _ in range(600)]
+    embeddings = torch.randn(len(old), 8, generator=torch.Generator().manual_seed(0))
+
+    tokenizer, rows = language_vocabulary(old, embeddings, texts, 260)
+
+    match, _ = match_vocabularies(old, tokenizer)
+    vectors = train_auxiliary(texts, tokenizer, dim=300)
+    assert (vectors != 0).any(1).sum() > 100
+    torch.testing.assert_close(rows, initialise(embeddings, match, "focus", auxiliary=vectors))
 
 
 def refuse(texts, size, old):

@@ -12,6 +12,7 @@ again.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -36,9 +37,9 @@ def group_languages(sizes: Mapping[str, float], by: str, groups: int) -> dict[st
     Args:
         sizes: language -> training examples.
         by: "resource": sort by examples and cut into groups of similar length; A has most data.
-            "family": A is the family with most languages; the other families are added, largest
-            first, to the group with fewest languages. A language of unknown family is its own
-            family.
+            "family": A is the family with most languages; the other families, largest first, are
+            dealt to the other groups in turn, so that each has as many families. A language of
+            unknown family is its own family.
         groups: number of groups.
 
     Raises:
@@ -60,12 +61,12 @@ def group_languages(sizes: Mapping[str, float], by: str, groups: int) -> dict[st
     if by == "resource":
         cuts = [round(number * len(order) / groups) for number in range(groups + 1)]
         return {name: order[start:end] for name, start, end in zip(names, cuts, cuts[1:])}
-    members_of = {name: list(members) for name, members in zip(names, parts)}
-    # The families that are left go to the smallest group; A stays one family where there are
-    # others.
-    for family in parts[groups:]:
-        smallest = min(names[1:] or names, key=lambda name: len(members_of[name]))
-        members_of[smallest] += family
+    # A stays one family where there are other groups.
+    largest, *others = parts
+    members_of: dict[str, list[str]] = {name: [] for name in names}
+    members_of["A"] += largest
+    for family, name in zip(others, cycle(names[1:] or names)):
+        members_of[name] += family
     return members_of
 
 
