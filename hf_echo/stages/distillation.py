@@ -10,6 +10,7 @@ import torch
 from datasets import Dataset
 from torch import nn
 
+from ..checkpoints.open_text import encoder_of
 from ..data.directions import monolingual, resample
 from ..inference.embedding_store import VectorRows
 from ..losses import mse_loss
@@ -17,7 +18,7 @@ from ..modeling import EchoEncoder, EchoForTranslation
 from ..utils.settings import setting
 from .core.arguments import DataArguments
 from .core.base import LossParts, check_teacher
-from .core.encoder import EncoderTrainer
+from .core.encoder import EncoderTrainer, set_attention_dropout
 from .core.stage import Embedded, Stage
 from .core.stage import teacher as the_teacher
 from .core.text import TextConfig
@@ -26,7 +27,7 @@ from .core.text import TextConfig
 @dataclass
 class DistillationConfig(TextConfig):
     """OS 5: cosine annealing, 1k steps of warm-up, 16k tokens;
-    lr 1e-4 for a vocabulary, 5e-4 for a small model."""
+    lr 1e-4 and dropout 0.05 for a vocabulary, lr 5e-4 for a small model."""
 
     learning_rate: float = setting("AdamW's initial learning rate", 5e-4)
     lr_scheduler_type: str = setting("learning rate schedule", "cosine")
@@ -38,6 +39,9 @@ class DistillationConfig(TextConfig):
     language_drop: float = setting(
         "OS p_unk, for the student alone: the teacher knows the language", 0.25, least=0, most=1
     )
+    dropout: float | None = setting(
+        "of the student's attention; default: that of its configuration", None, least=0, most=1
+    )
 
 
 class DistillationTrainer(EncoderTrainer):
@@ -47,8 +51,17 @@ class DistillationTrainer(EncoderTrainer):
     Here the data are sentences (pairs of a text with itself) and the source's embeddings are read.
     """
 
-    def __init__(self, *args: Any, teacher: Sequence[VectorRows], **kwargs: Any):
-        super().__init__(*args, **kwargs)
+    def __init__(
+        self,
+        model: EchoEncoder | EchoForTranslation,
+        args: DistillationConfig,
+        *,
+        teacher: Sequence[VectorRows],
+        **kwargs: Any,
+    ):
+        if args.dropout is not None:
+            set_attention_dropout(encoder_of(model), args.dropout)
+        super().__init__(model, args, **kwargs)
         self.teacher = teacher
         check_teacher(self.unwrapped(), teacher)
 

@@ -20,7 +20,6 @@ from ..utils.files import read_json
 from ..utils.settings import setting
 from .core.arguments import DataArguments
 from .core.base import CachedBatchConfig, CoreTrainer, LossParts
-from .core.encoder import set_attention_dropout
 from .core.loss_blocks import loss_by_blocks
 from .core.stage import Embedded, Stage, teacher
 from .core.text import same_text
@@ -50,7 +49,9 @@ class ExtensionConfig(CachedBatchConfig, DistillationConfig):
         "interpolated",
     )
     new_language_drop: float = setting("OS p_unk of new languages", 0.5, least=0, most=1)
-    dropout: float = setting("of the student's attention", 0.05, least=0, most=1)
+    dropout: float | None = setting(
+        "of the student's attention; null: that of its configuration", 0.05, least=0, most=1
+    )
 
 
 class ExtensionTrainer(DistillationTrainer):
@@ -80,7 +81,6 @@ class ExtensionTrainer(DistillationTrainer):
             )
         encoder = encoder_of(model)
         self.base = base
-        set_attention_dropout(encoder, args.dropout)
         languages = base.union(model.config.languages or [], train_dataset.names["source_lang"])
         model.config.languages = encoder.config.languages = sorted(languages)
         super().__init__(model, args, train_dataset=train_dataset, **kwargs)

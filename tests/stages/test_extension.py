@@ -152,6 +152,22 @@ def test_a_student_of_another_size_than_the_teacher_is_refused(
         make_trainer("distillation", model=small, data=data, extra={"teacher": sides})
 
 
+@pytest.mark.parametrize(("dropout", "of_attention"), [(0.3, 0.3), (0.0, 0.0), (None, 0.1)])
+def test_the_recipe_sets_the_dropout_of_a_student(
+    toy, toy_tokenizer, sentences, make_trainer, dropout, of_attention
+):
+    """OS 5: 0.05 in the adaptation to a vocabulary; without a value the student keeps its own."""
+    data, sides = sentences
+    model = toy.make_model(toy_tokenizer, attention_dropout=0.1)
+
+    trainer = make_trainer(
+        "distillation", model=model, data=data, extra={"teacher": sides}, dropout=dropout
+    )
+
+    layers = trainer.model.encoder.backbone.layers
+    assert {layer.self_attn.attention_dropout for layer in layers} == {of_attention}
+
+
 # Tokens
 
 

@@ -1,4 +1,5 @@
-"""Speech in the space of text (OS 8.3): speech to English text (xsim, xsim++) and to its own text.
+"""Speech in the space of text (OS 6.1, 6.3, 8.3): speech to English text (xsim, xsim++) and to its
+own text.
 
 Each measure is wrong where the nearest candidate is another sentence. Candidates are the different
 texts of the language's own rows, so recordings of one sentence are never each other's error.

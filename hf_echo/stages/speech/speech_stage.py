@@ -151,7 +151,7 @@ class SpeechTrainer(CoreTrainer):
         return model(**audio).sentence_embedding, {}, {}
 
     def losses_of_embeddings(self, student: torch.Tensor, inputs: dict[str, Any]) -> LossParts:
-        """OS 5: the squared distance to the teacher's embedding, and the contrastive loss."""
+        """OS Eq. 12: the squared distance to the teacher's embedding; and the contrastive loss."""
         args = self.args
         parts: dict[str, torch.Tensor] = {}
         weights: dict[str, float] = {}
