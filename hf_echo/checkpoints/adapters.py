@@ -8,7 +8,7 @@ from typing import Any
 from safetensors.torch import load_file
 
 from ..utils.adapter_base import BASE
-from ..utils.files import read_json
+from ..utils.files import first_line, read_json
 from ..utils.hub import snapshot
 
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
@@ -31,6 +31,6 @@ def merge_into(model: Any, name: str | Path) -> None:
         part.add_adapter(config, NAME)
         copy_adapter(part, NAME, load_file(folder / ADAPTER_WEIGHTS), str(folder / ADAPTER_WEIGHTS))
     except ValueError as error:
-        raise ValueError(str(error).splitlines()[0]) from None
+        raise ValueError(first_line(error)) from None
     merge_adapters(part)
     model.requires_grad_(True)

@@ -33,7 +33,7 @@ from ..utils.folders import write_folder
 from ..utils.hub import locate, read_pretrained
 from ..utils.lineage import write_lineage
 from ..vocabulary.normalization import put_in_front
-from ..vocabulary.trim import id_count
+from ..vocabulary.trim import id_count, merge_pair
 from .pruning.shapes import FIELDS
 
 logger = logging.getLogger(__name__)
@@ -165,7 +165,7 @@ def _backend(
     special.update(names.values())
     merges = content["model"].get("merges")
     if merges:
-        pairs = (merge.split(" ") if isinstance(merge, str) else merge for merge in merges)
+        pairs = map(merge_pair, merges)
         content["model"]["merges"] = [pair for pair in pairs if "".join(pair) not in special]
         backend = Tokenizer.from_str(json.dumps(content))
     backend.encode_special_tokens = True

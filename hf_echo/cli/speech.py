@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ..utils.files import only_run, remove_work, write_text
+from ..utils.files import only_run, remove_work, short_hash, write_text
 from ..utils.fingerprint import fingerprint
 from ..utils.text import read_lines
 
@@ -69,7 +68,7 @@ def encode_audio(
         stat = Path(file).stat()
         about.append((file, stat.st_size, stat.st_mtime_ns))
     of_run = repr((about, fingerprint(model), dtype, options))
-    key = hashlib.sha256(of_run.encode()).hexdigest()[:16]
+    key = short_hash(of_run)
     work = out.with_name(out.name + ".work")
     with only_run(out):
         if fresh:

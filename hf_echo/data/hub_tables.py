@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from tqdm.auto import tqdm
 
 from ..languages import ENGLISH, find_language
-from ..utils.files import make_once
+from ..utils.files import first_line, make_once
 from ..utils.hub import split_revision
 from .sources.rows import one_line
 
@@ -139,7 +139,7 @@ def _asked(dataset: str, ask: Callable[[], Any]) -> Any:
     try:
         return ask()
     except OSError as error:  # missing, gated, or no connection
-        reason = str(error).splitlines()[0]
+        reason = first_line(error)
         raise FileNotFoundError(f"{dataset}: no readable dataset on the Hub: {reason}") from None
     except ValueError as error:  # no such configuration or split
         raise ValueError(f"{dataset}: {' '.join(str(error).split())}") from None

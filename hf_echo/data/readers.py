@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from hf_echo.languages import find_language, tagged_code
 
+from ..utils.files import first_line, one_line
 from ..utils.hub import out_of_reach, split_revision
 from ..utils.text import BLOCK
 from . import nway, schema
@@ -237,12 +238,12 @@ def hub_dataset(label: str, name: str | None, split: str | None) -> Dataset:
         dataset = load_dataset(label, name, split=split, revision=revision)
     except OSError as error:
         # Missing, private, or no connection; the first line of the message says which
-        reason = str(error).splitlines()[0]
+        reason = first_line(error)
         raise FileNotFoundError(
             f"{label}: no such file or folder, nor a readable dataset on the Hub: {reason}"
         ) from None
     except ValueError as error:  # no such split or configuration
-        raise ValueError(f"{label}: {' '.join(str(error).split())}") from None
+        raise ValueError(f"{label}: {one_line(error)}") from None
     if split is None:
         dataset = concatenate_datasets(list(dataset.values()))
     return dataset

@@ -20,6 +20,7 @@ import regex
 
 from ..languages import ISO_639_1, LANGUAGES, language
 from ..utils.extras import extra
+from ..utils.files import first_line
 from ..utils.hub import snapshot, split_revision
 
 # characters; the best of 40 to 150 on FLORES, and about the length of a Thai clause
@@ -147,7 +148,7 @@ def sat_segmenter(
     try:
         sat = SaT(str(place), tokenizer_name_or_path=str(place) if has_tokenizer else XLM_R)
     except OSError as error:
-        reason = str(error).splitlines()[0]
+        reason = first_line(error)
         raise FileNotFoundError(
             f"{str(model)!r} is not a SaT model in a folder or on the Hub: {reason}"
         ) from error

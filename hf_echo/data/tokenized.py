@@ -23,6 +23,7 @@ from tqdm.auto import tqdm
 from transformers import PreTrainedTokenizerFast
 
 from ..utils.bars import hidden
+from ..utils.files import short_hash
 from .normal_form import normal_forms
 
 logger = logging.getLogger(__name__)
@@ -197,7 +198,7 @@ def tokenize_parallel(
     if cache_dir is not None:
         text_ids(tokenizer, [])  # reset the tokenizer, whose state is part of the cache key
         key = f"{dataset._fingerprint}:{max_length}:{KEYS}:{tokenizer.backend_tokenizer.to_str()}"
-        folder = Path(cache_dir) / f"tokenized-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
+        folder = Path(cache_dir) / f"tokenized-{short_hash(key)}"
         if (folder / "names.json").exists():
             return TokenizedParallel.load(folder)
     tokenized = _tokenize(dataset, tokenizer, max_length, progress)

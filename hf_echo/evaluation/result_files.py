@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..languages import meanings
+from ..utils.files import first_line
 from ..utils.results import Table
 
 
@@ -30,7 +31,7 @@ def read_result(file: str | Path) -> tuple[str, Table]:
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise ValueError(f"{file} is not JSON: {str(error).splitlines()[0]}") from None
+        raise ValueError(f"{file} is not JSON: {first_line(error)}") from None
     if not isinstance(content, dict):
         content = {}
     # A result of mteb, or one of ours.

@@ -19,7 +19,7 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 
 from ..languages import hub_code
-from ..utils.files import read_json, read_text
+from ..utils.files import one_line, read_json, read_text
 from ..utils.fingerprint import changed_files
 from ..utils.folders import holds_model
 from ..utils.hub import auto_map_names
@@ -326,9 +326,7 @@ def card_data(folder: Path) -> dict[str, Any]:
     try:
         return RepoCard(read_text(file), ignore_metadata_errors=False).data.to_dict()
     except (yaml.YAMLError, ValueError) as error:
-        raise ValueError(
-            f"README.md: the metadata is not YAML: {' '.join(str(error).split())}"
-        ) from None
+        raise ValueError(f"README.md: the metadata is not YAML: {one_line(error)}") from None
 
 
 def _card_problems(folder: Path, kind: str, license: str | None) -> Iterator[str]:

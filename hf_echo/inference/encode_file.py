@@ -8,7 +8,6 @@ without a work folder.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -23,7 +22,15 @@ import hf_echo
 from ..data.texts import open_lines
 from ..utils.bars import hidden
 from ..utils.executors import LocalExecutor, RayExecutor
-from ..utils.files import RAW, check_output, only_run, remove_work, write_json, write_whole
+from ..utils.files import (
+    RAW,
+    check_output,
+    only_run,
+    remove_work,
+    short_hash,
+    write_json,
+    write_whole,
+)
 from ..utils.fingerprint import fingerprint
 from ..utils.text import TextLines
 from ..utils.vectors import unit_length
@@ -87,7 +94,7 @@ def encode_file(  # noqa: PLR0913 (the options of `hf-echo encode`)
             lang,
             normalize,
         )
-        folder = work / f"encode-{hashlib.sha256(repr(key).encode()).hexdigest()[:16]}"
+        folder = work / f"encode-{short_hash(repr(key))}"
         in_memory = executor.local and len(lines) <= part
         finished = sum(file.stat().st_size for file in folder.glob("*.npy"))
         # the parts, and the file made of them

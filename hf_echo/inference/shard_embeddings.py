@@ -12,7 +12,6 @@ its own.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -25,7 +24,7 @@ from numpy.lib.format import open_memmap
 from ..data.prepared import PREPARED, PreparedParallel, rows_of_shard, shard_folder
 from ..losses.gather import rank, wait_for_all_ranks, world_size
 from ..utils.executors import LocalExecutor, RayExecutor
-from ..utils.files import read_json, write_json
+from ..utils.files import read_json, short_hash, write_json
 from ..utils.vectors import unit_length
 from .embedding_files import encoded, take_rows
 from .encoders import Encode
@@ -53,7 +52,7 @@ class ShardEncoder:
     def folder_in(self, shard: Path) -> Path:
         """The folder of its embeddings in that of a shard."""
         key = f"{self.name} {self.languages}"
-        return shard / f"embeddings-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
+        return shard / f"embeddings-{short_hash(key)}"
 
 
 def embed_shards(

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 from ..utils.bars import hidden
 from ..utils.extras import extra
-from ..utils.files import write_whole
+from ..utils.files import one_line, write_whole
 
 RETRY_TEMPERATURE = 0.7
 COUNTS = [
@@ -124,10 +124,10 @@ class Endpoint:
             openai.NotFoundError,
         ) as error:
             raise ValueError(
-                f"{self.base_url} refuses model {self.model!r}: {_one_line(error)}"
+                f"{self.base_url} refuses model {self.model!r}: {one_line(error)[:300]}"
             ) from None
         except (openai.OpenAIError, ValueError) as error:
-            raise RequestFailed(_one_line(error)) from None
+            raise RequestFailed(one_line(error)[:300]) from None
         except (AttributeError, IndexError, TypeError):
             raise RequestFailed("the answer is not a chat completion") from None
         if not isinstance(text, str):
@@ -135,10 +135,6 @@ class Endpoint:
         prompt_tokens = getattr(answer.usage, "prompt_tokens", None)
         completion_tokens = getattr(answer.usage, "completion_tokens", None)
         return Reply(text, is_cut, prompt_tokens, completion_tokens)
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())[:300] or type(error).__name__
 
 
 class ReplyCache:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
-from hashlib import sha256
 from pathlib import Path
 from typing import Literal
 
@@ -13,6 +12,7 @@ import pyarrow as pa
 
 from ..languages import ENGLISH
 from ..utils.choices import Dtype
+from ..utils.files import short_hash
 from ..utils.settings import CHECKPOINT, Checked, check, make, setting
 from .rules import rule_based_hard_negatives
 
@@ -52,7 +52,7 @@ class Score:
         files = [path for path in sorted(paths) if path.is_file()]
         if files:
             stamps = [(path.name, path.stat().st_mtime_ns, path.stat().st_size) for path in files]
-            object.__setattr__(self, "identity", sha256(repr(stamps).encode()).hexdigest()[:16])
+            object.__setattr__(self, "identity", short_hash(repr(stamps)))
 
     def add(self, table: pa.Table) -> pa.Table:
         from ..data.pipeline.filters.threshold import score

@@ -11,7 +11,6 @@ embeddings are kept on disk, or of a reference: pairs of the same kind, for stan
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import math
 import tempfile
@@ -49,7 +48,7 @@ from ..inference.scorer import EchoScorer, embed_columns, open_encoder
 from ..languages import as_code
 from ..modeling.prompting_echo import is_blank
 from ..utils.bars import hidden
-from ..utils.files import make_once, only_run, remove_work
+from ..utils.files import make_once, only_run, remove_work, short_hash
 from ..utils.fingerprint import fingerprint
 from ..utils.results import Result
 from ..utils.text import STANDARD, name_of, open_output
@@ -279,7 +278,7 @@ def score_pairs(  # noqa: PLR0913 (the options of `hf-echo score`)
 
     with ExitStack() as stack:
         work = stack.enter_context(_work_folder(out, can_resume, fresh))
-        folder = work / f"score-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
+        folder = work / f"score-{short_hash(key)}"
         scorer = scorer_of(
             model, blaser=blaser, reference=reference, k=k, dtype=dtype, folder=folder
         )

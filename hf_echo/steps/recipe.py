@@ -24,6 +24,7 @@ from ..stages.core.adapter import read_adapter_settings
 from ..stages.core.arguments import OF_SOME_STAGES, DataArguments, ModelArguments
 from ..stages.core.stage import Stage
 from ..utils.did_you_mean import did_you_mean
+from ..utils.files import one_line
 from ..utils.recipe_yaml import parse_overrides as parse_overrides
 from ..utils.recipe_yaml import read_yaml, with_overrides
 from ..utils.settings import check_values, fields_of, make
@@ -270,7 +271,7 @@ def make_config(path: Path, stage: Stage, values: Mapping[str, Any], data: DataA
         )
         return make(stage.config, defaults | values, path)
     except Exception as error:  # TrainingArguments raises whatever a wrong value happens to cause
-        text = " ".join(str(error).split()) or type(error).__name__
+        text = one_line(error)
         raise ValueError(text if text.startswith(f"{path}: ") else f"{path}: {text}") from None
 
 

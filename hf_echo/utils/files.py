@@ -4,6 +4,7 @@ Also reads .npy and JSON files."""
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 import shutil
@@ -307,6 +308,11 @@ def make_once(path: Path, make: Callable[[Path], None]) -> Path:
         with write_whole(path) as unfinished:
             make(unfinished)
     return path
+
+
+def short_hash(text: str) -> str:
+    """16 hexadecimal digits of a text's SHA-256, as a name of the work that this text describes."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def json_once(path: Path, make: Callable[[], Any]) -> Any:

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from .files import read_text
+from .files import one_line, read_text
 
 
 class Loader(yaml.SafeLoader):
@@ -53,7 +53,7 @@ def read_yaml(path: str | Path) -> dict[str, Any]:
     try:
         values = yaml.load(read_text(path), Loader)
     except (yaml.YAMLError, ValueError, TypeError) as error:
-        raise ValueError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
+        raise ValueError(f"{path} is not YAML: {one_line(error)}") from None
     if values is None:
         return {}
     if not isinstance(values, dict):

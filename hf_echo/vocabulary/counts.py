@@ -38,7 +38,7 @@ from ..data.tables import BadRows
 from ..data.texts import Texts, open_texts
 from ..languages import is_language
 from ..utils.bars import hidden
-from ..utils.files import write_whole
+from ..utils.files import first_line, write_whole
 from .pretokenizer import PATTERNS, split_words
 
 __all__ = ["Entry", "WordCounts", "count_words"]
@@ -302,7 +302,7 @@ def _open_work(work: Path) -> duckdb.DuckDBPyConnection:
     try:
         db = duckdb.connect(str(work))
     except duckdb.IOException as error:
-        reason = str(error).splitlines()[0]
+        reason = first_line(error)
         raise ValueError(
             f"{work} cannot be opened: another count into the same file runs, or it is damaged ({reason})"
         ) from None

@@ -21,7 +21,7 @@ from ..utils.bars import hidden
 from .loading import load_tokenizer, with_backend
 from .merges import Vocabulary, learn_merges
 from .pretokenizer import with_pattern
-from .trim import id_count
+from .trim import id_count, merge_pair
 
 AnyTokenizer = TypeVar("AnyTokenizer", Tokenizer, PreTrainedTokenizerFast)
 NEVER_IN_UTF8 = {0xC0, 0xC1, *range(0xF5, 0x100)}
@@ -126,12 +126,9 @@ def grow(
         ids[character] = size
         size += 1
 
-    merges = []
-    for merge in model["merges"]:
-        merges.append(tuple(merge.split(" ") if isinstance(merge, str) else merge))
     vocabulary = Vocabulary(
         ids,
-        merges=merges,
+        merges=[merge_pair(merge) for merge in model["merges"]],
         forbidden=added.keys(),
         ignore_merges=bool(model.get("ignore_merges")),
     )

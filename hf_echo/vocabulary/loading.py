@@ -9,6 +9,7 @@ from tokenizers import Tokenizer
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from ..modeling import EchoTokenizer
+from ..utils.files import first_line
 from ..utils.hub import locate, packaged_model, read_pretrained
 
 
@@ -26,7 +27,7 @@ def load_tokenizer(source: str | Path) -> PreTrainedTokenizerFast:
         try:
             return PreTrainedTokenizerFast(tokenizer_file=str(path))
         except Exception as error:  # tokenizers raises plain Exceptions
-            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+            reason = first_line(error)
             raise ValueError(f"{path} is not a tokenizer.json: {reason}") from None
     if path.is_dir() and (path / "tokenizer.json").is_file():
         place = str(path)

@@ -113,7 +113,7 @@ def trimmed(tokenizer: Tokenizer, kept: Sequence[int]) -> Tokenizer:
     if model["type"] == "BPE":
         # merges whose parts or result are gone never apply
         merges = []
-        for left, right in map(_pair, model["merges"]):
+        for left, right in map(merge_pair, model["merges"]):
             if model["vocab"].keys() >= {left, right, left + right}:
                 merges.append((left, right))
         model["merges"] = merges
@@ -201,7 +201,7 @@ def _closure(model: dict[str, Any], ids: dict[str, int]) -> Callable[[int], set[
     pieces = {token_id: piece for piece, token_id in ids.items()}
     ranks: dict[tuple[str, str], int] = {}
     for rank, merge in enumerate(model["merges"]):
-        ranks.setdefault(_pair(merge), rank)
+        ranks.setdefault(merge_pair(merge), rank)
 
     def with_parts(token_id: int) -> set[int]:
         """A token and all tokens that its merges pass through."""
@@ -222,7 +222,8 @@ def _closure(model: dict[str, Any], ids: dict[str, int]) -> Callable[[int], set[
     return with_parts
 
 
-def _pair(merge: str | list[str]) -> tuple[str, str]:
+def merge_pair(merge: str | list[str]) -> tuple[str, str]:
+    """The two parts of a merge, which older files write as one text with a space between them."""
     first, second = merge.split(" ") if isinstance(merge, str) else merge
     return first, second
 

@@ -24,6 +24,7 @@ from transformers.utils import cached_file
 from ...modeling.tokenization_echo_sonar import DEFAULT_LANGUAGE, LANGUAGE, SonarTokenizer
 from ...utils.hub import snapshot
 from ...utils.protobuf import fields_of
+from ...vocabulary.trim import merge_pair
 
 CONTROL_PIECES = 3  # <unk>, <s>, </s>
 # numbers of fields in sentencepiece_model.proto, each with one inside of it
@@ -174,10 +175,7 @@ def _read_json(file: Path) -> tuple[Pieces, list[str]]:
         model = content["model"]
         words = {number: word for word, number in model["vocab"].items()}
         added = {token["id"]: token["content"] for token in content["added_tokens"]}
-        merges = []
-        for merge in model["merges"]:
-            pair = merge.split(" ") if isinstance(merge, str) else merge
-            merges.append(tuple(pair))
+        merges = [merge_pair(merge) for merge in model["merges"]]
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(
             f"{file} is not a tokenizer.json of NLLB or SONAR: a BPE model is needed"

@@ -12,7 +12,6 @@ A block is a Parquet file of the parallel schema with the columns origin and row
 
 from __future__ import annotations
 
-import hashlib
 import math
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -31,7 +30,15 @@ import pyarrow.parquet as pq
 import hf_echo
 
 from ...utils.executors import LocalExecutor, RayExecutor
-from ...utils.files import json_once, make_once, only_run, read_json, write_json, write_whole
+from ...utils.files import (
+    json_once,
+    make_once,
+    only_run,
+    read_json,
+    short_hash,
+    write_json,
+    write_whole,
+)
 from ..schema import COLUMNS
 from ..tables import BadRows
 from . import statistics
@@ -129,7 +136,7 @@ def _key(recipe: Recipe, units: Sequence[Unit], block: int) -> str:
     rules = (recipe.steps, recipe.sampling, recipe.out)
     # Another version of the package may filter the same rows otherwise.
     text = repr((hf_echo.__version__, VERSION, block, sources, *rules))
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return short_hash(text)
 
 
 def _holds_result(out: Path, key: str, overwrite: bool) -> bool:

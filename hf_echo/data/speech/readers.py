@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ...languages import find_language
+from ...utils.files import one_line
 from ..formats import suffix_of
 from ..parts import Block, Part
 from ..schema import check_text
@@ -311,9 +312,7 @@ def _open_dataset(path: Path, label: str, split: str | None, name: str | None) -
             # Files may have different columns: concatenation fills what is missing with None.
             opened = concatenate_datasets([Dataset.from_parquet(str(file)) for file in files])
     except (OSError, ValueError, RuntimeError, DatasetsError) as error:
-        raise ValueError(
-            f"{label}: not a readable speech dataset ({' '.join(str(error).split())})"
-        ) from None
+        raise ValueError(f"{label}: not a readable speech dataset ({one_line(error)})") from None
     return _of_split(opened, label, split)
 
 

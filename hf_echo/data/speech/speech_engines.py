@@ -22,6 +22,7 @@ import numpy as np
 
 from ...languages import ENGLISH, find_language
 from ...utils.extras import extra
+from ...utils.files import one_line
 from . import kokoro
 from .readers import kept_for_measuring
 
@@ -116,9 +117,7 @@ class Engine:
         except subprocess.TimeoutExpired:
             raise ValueError(f"{where}: no speech after {TIMEOUT} seconds") from None
         except (soundfile.SoundFileError, RuntimeError) as error:
-            raise ValueError(
-                f"{where}: no readable sound ({' '.join(str(error).split())[:80]})"
-            ) from None
+            raise ValueError(f"{where}: no readable sound ({one_line(error)[:80]})") from None
         # Without a pitch of its own, an engine spoke slower or faster: now it is played back so.
         samples = samples.mean(1)
         if not self.has_pitch and pitch != 1:

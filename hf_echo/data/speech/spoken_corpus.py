@@ -31,7 +31,7 @@ import yaml
 from tqdm.auto import tqdm
 
 from ...utils.bars import hidden
-from ...utils.files import make_once
+from ...utils.files import make_once, short_hash
 from .readers import features
 from .speech_engines import Engine
 from .spoken_sentences import Effects, Sentence, apply_effects, seeded_number
@@ -268,7 +268,7 @@ def _spoken(clip: Clip, engines: dict[str, Engine], plan: SpeechPlan) -> dict[st
     )
     content = io.BytesIO()
     soundfile.write(content, samples, plan.sampling_rate, format="FLAC", subtype="PCM_16")
-    name = hashlib.sha256(repr(clip).encode()).hexdigest()[:16]
+    name = short_hash(repr(clip))
     return {
         "audio": {"bytes": content.getvalue(), "path": f"{name}.flac"},
         "text": sentence.text,

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from ...negatives.rules import hard_negatives_for
+from ...utils.files import first_line
 
 RULES = "rule negatives"
 PUBLISHED = "published set"
@@ -140,7 +141,7 @@ def _entries(file: Path) -> Mapping[str, Any]:
         hint = ""
         if "_augmented." in file.name:
             hint = "; give the file LANG_errtype.SPLIT.json beside it, which says what each line was made from"
-        reason = str(error).splitlines()[0]
+        reason = first_line(error)
         raise ValueError(
             f"{file} is not JSON ({reason}); the published xsim++ set is {layout}{hint}"
         ) from None

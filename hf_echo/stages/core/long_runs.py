@@ -21,6 +21,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, sort_checkpoints
 
 from ...losses.gather import world_size
+from ...utils.files import one_line
 from ...utils.fingerprint import CHECKSUMS, write_checksums_of
 
 
@@ -89,7 +90,7 @@ def checkpoint_or_nothing(folder: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, RuntimeError, SafetensorError) as error:
-        text = " ".join(str(error).split())
+        text = one_line(error)
         # Each library says in its own way that the disk is full.
         is_full = getattr(error, "errno", None) == errno.ENOSPC or os.strerror(errno.ENOSPC) in text
         is_full = is_full or "file write failed" in text  # of torch.save, which does not say why
