@@ -12,6 +12,8 @@ from hf_echo.search import MinedPairs, Neighbours, best_threshold, bucc_f1, marg
 from hf_echo.search.margin import best_by_margin
 from hf_echo.search.mining import Retrieval
 
+from ..formulas import unit
+
 
 def collections(n: int = 60, m: int = 75, common: int = 40, d: int = 12):
     """x and y share `common` meanings in different orders; the rest of each has no partner.
@@ -26,10 +28,6 @@ def collections(n: int = 60, m: int = 75, common: int = 40, d: int = 12):
     y[targets] = meanings + 0.2 * rng.normal(size=meanings.shape)
     x *= rng.uniform(0.1, 9, (n, 1))
     return x, y, set(zip(sources.tolist(), targets.tolist(), strict=True))
-
-
-def unit(x: np.ndarray) -> np.ndarray:
-    return x / np.linalg.norm(x, axis=1, keepdims=True)
 
 
 def margin_score(cosine: float, mean: float, margin: str | None) -> float:

@@ -14,6 +14,8 @@ from hf_echo import inference
 from hf_echo.modeling import BlaserConfig, BlaserModel
 from hf_echo.utils.lineage import read_lineage
 
+from ...formulas import unit
+
 COMMAND = "convert blaser"
 SIZES = {"ref": 6, "qe": 4}
 
@@ -36,9 +38,7 @@ def published(kind: str, folder):
 def by_hand(kind: str, tensors, source, translation, reference):
     """numpy, float64."""
     layers = {name: tensor.double().numpy() for name, tensor in tensors.items()}
-    s, t, r = (
-        x / np.linalg.norm(x, axis=1, keepdims=True) for x in (source, translation, reference)
-    )
+    s, t, r = map(unit, (source, translation, reference))
     if kind == "qe":
         parts = [s, t, s * t, abs(t - s)]
     else:

@@ -7,6 +7,8 @@ from sentence_transformers.util import quantize_embeddings
 
 from hf_echo.evaluation import text_groups, xsim
 
+from ...formulas import unit
+
 
 def laser_predictions(x: np.ndarray, y: np.ndarray, margin: str, k: int) -> np.ndarray:
     """LASER's xsim.py written out: k nearest each way, mean cosines, a / b or a - b,
@@ -22,10 +24,6 @@ def laser_predictions(x: np.ndarray, y: np.ndarray, margin: str, k: int) -> np.n
         scores = a / b if margin == "ratio" else a - b
         predictions.append(nearest[scores.argmax()])
     return np.array(predictions)
-
-
-def unit(rows: np.ndarray) -> np.ndarray:
-    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
 def pairs(rows: int, noise: float, spread: float = 0.2) -> tuple[np.ndarray, np.ndarray]:

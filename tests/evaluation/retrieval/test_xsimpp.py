@@ -8,6 +8,8 @@ import torch
 
 from hf_echo.evaluation import xsimpp
 
+from ...formulas import unit
+
 E = np.eye(6)
 
 
@@ -54,10 +56,6 @@ def case() -> dict[str, np.ndarray]:
         "negative_owner": owner,
         "negative_kind": np.resize(["negation", "number", "entity"], 270),
     }
-
-
-def unit(rows: np.ndarray) -> np.ndarray:
-    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
 def search(x: np.ndarray, pool: np.ndarray, margin: str) -> np.ndarray:
