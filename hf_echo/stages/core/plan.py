@@ -97,10 +97,12 @@ class KeptVectors(NamedTuple):
     Attributes:
         of_hidden: vectors of the hidden size, whatever learns. The residual stream, the norms and
             attention on a processor keep them in float32.
-        of_norms: further ones for the gradients of the norms' own weights.
+        of_norms: further ones for the gradients of the norms' own weights, where all learn.
         of_inner: vectors of the size inside of the feed-forward layer.
         of_attention: further ones of the hidden size, in the dtype of the run.
-        kept_anyway: linear layers whose input is one of these vectors in float32.
+        kept_anyway: linear layers whose input is one of these vectors. They are those of attention
+            where there are any, else those in float32.
+        once: beginnings of the names of linear layers whose input is not one of each token.
     """
 
     of_hidden: int
@@ -108,6 +110,7 @@ class KeptVectors(NamedTuple):
     of_inner: int
     of_attention: int = 0
     kept_anyway: tuple[str, ...] = ()
+    once: tuple[str, ...] = ()
 
 
 # Counted by autograd's hooks on a processor, where the texts of an encoder are packed; a padded batch, as on a GPU,
@@ -115,10 +118,26 @@ class KeptVectors(NamedTuple):
 KEPT = {
     "llama": KeptVectors(of_hidden=6, of_norms=2, of_inner=3),
     "bert": KeptVectors(of_hidden=6, of_norms=0, of_inner=1),
-    # Llama's block with cross-attention to one vector; its texts are padded.
-    "decoder": KeptVectors(of_hidden=6, of_norms=2, of_inner=3, kept_anyway=("o_proj",)),
-    # Spectrum's tower: Llama's block on padded rows under a mask.
-    "tower": KeptVectors(of_hidden=2, of_norms=2, of_inner=3, of_attention=3),
+    # Llama's block with cross-attention to one vector, which it reads once a text; its texts are
+    # padded.
+    "decoder": KeptVectors(
+        of_hidden=6, of_norms=2, of_inner=3, kept_anyway=("o_proj",), once=("cross_attn.",)
+    ),
+    # Spectrum's tower: Llama's block on padded rows under a mask. Attention keeps queries, keys,
+    # values and its result.
+    "tower": KeptVectors(
+        of_hidden=2, of_norms=2, of_inner=3, of_attention=4, kept_anyway=("o_proj",)
+    ),
+    # Spectrum's token decoder: the same with cross-attention, which keeps queries and a result for
+    # each token. All blocks read the same states of the tower, which are kept once.
+    "reader": KeptVectors(
+        of_hidden=3,
+        of_norms=3,
+        of_inner=3,
+        of_attention=6,
+        kept_anyway=("o_proj",),
+        once=("cross_attn.k_proj", "cross_attn.v_proj"),
+    ),
 }
 # Linear layers of one module that read the same vector, which is kept once. Under autocast each has its copy.
 READ_ONE_INPUT = (
@@ -127,7 +146,6 @@ READ_ONE_INPUT = (
     ("q_lin", "k_lin", "v_lin"),
     ("gate_proj", "up_proj"),
 )
-ONCE_A_TEXT = "cross_attn."  # of a decoder: it reads one vector, and keeps nothing for each token
 # Bytes of a weight in NF4: 4 bits, and a scale of 8 bits for each 64 weights, whose own scales of 4 bytes stand for 256
 # of them (QLoRA, section 3).
 NF4_BYTES = 1 / 2 + 1 / 64 + 4 / (64 * 256)
@@ -139,11 +157,12 @@ class Stack(NamedTuple):
     Attributes:
         layers: the blocks, first to last, with an adapter's matrices where there is one.
         hidden, inner: width, width inside of the feed-forward layer.
-        block: "llama" (a feed-forward layer with a gate), "bert", "decoder" or "tower".
+        block: "llama" (a feed-forward layer with a gate), "bert", "decoder", "tower" or "reader".
         is_reached: something in front of the blocks learns. Else blocks below the first one that
             learns keep nothing.
         row: length of a row under a mask of attention, which each block keeps as numbers; 0 where
-            attention needs no mask.
+            attention needs no mask. With cross-attention: of both masks.
+        memory: vectors for each token that cross-attention keeps keys and values of.
     """
 
     tokens: float
@@ -152,7 +171,8 @@ class Stack(NamedTuple):
     inner: int
     block: str
     is_reached: bool = True
-    row: int = 0
+    row: float = 0
+    memory: float = 0
 
 
 def size_of_echo(
@@ -251,19 +271,21 @@ def mark_what_learns(model: nn.Module, part: nn.Module, freeze: list[str]) -> No
             parameter.requires_grad_(False)
 
 
-def put_adapter(model: nn.Module, adapter: AdapterSettings, learns: str) -> int:
+def put_adapter(
+    model: nn.Module, adapter: AdapterSettings, learns: str, beside: Sequence[str] = ()
+) -> int:
     """Put an adapter without weights into a model on "meta", as training does;
-    returns how many weights of its base are held in 4 bits."""
+    returns how many weights of its base are held in 4 bits. `beside` as in `add_adapter`."""
     in_4_bits = 0
     if adapter.load_in_4bit:
         part: Any = model
         if isinstance(model, EchoForTranslation):
             part = model.decoder if learns == "decoder" else model.encoder
-        for _, linear in linear_layers_of_blocks(part):
+        for _, linear in linear_layers_of_blocks(part, beside):
             in_4_bits += linear.weight.numel()
     with torch.device("meta"):
-        add_adapter(model, replace(adapter, load_in_4bit=False), "", learns)
-    freeze_base(model)
+        add_adapter(model, replace(adapter, load_in_4bit=False), "", learns, beside)
+    freeze_base(model, beside)
     return in_4_bits
 
 
@@ -357,29 +379,34 @@ def _kept_of_block(stack: Stack, layer: nn.Module, is_half: bool) -> float:
     """Bytes that a token keeps in one block."""
     kept = KEPT[stack.block]
     size = 2 if is_half else 4
-    of_block = 4 * kept.of_hidden * stack.hidden + size * kept.of_inner * stack.inner
+    of_block: float = 4 * kept.of_hidden * stack.hidden + size * kept.of_inner * stack.inner
     of_block += size * (kept.of_attention * stack.hidden + stack.row)
+    of_block += size * 2 * stack.memory * stack.hidden  # keys and values
     norms = [module for name, module in layer.named_modules() if name.endswith("norm")]
-    if any(_learns(norm) for norm in norms):
-        of_block += 4 * kept.of_norms * stack.hidden
+    learning_norms = sum(_learns(norm) for norm in norms)
+    if learning_norms:
+        of_block += 4 * kept.of_norms * stack.hidden * learning_norms / len(norms)
 
     # A linear layer keeps its input for the gradient of its weight, if that learns; so do the two
     # matrices of an adapter, of which the first reads the input of the adapted layer.
     inputs = {}  # {module and the layers of it that read one vector: its bytes}
     for name, module in layer.named_modules():
         learns = isinstance(module, nn.Linear) and module.weight.requires_grad
-        if not learns or name.startswith(ONCE_A_TEXT):
+        if not learns or name.startswith(kept.once):
             continue
         layer_name, first_matrix, _ = name.partition(".lora_A")
-        has_own_copy = is_half
+        parent, _, last = layer_name.rpartition(".")
+        is_kept = last in kept.kept_anyway
+        # Autocast copies what is in float32, as an adapter's input always is.
+        is_in_half = is_kept and kept.of_attention and not first_matrix
+        has_own_copy = is_half and not is_in_half
         if first_matrix:
             adapter_layer = layer.get_submodule(layer_name)
             of_block += _kept_of_adapter(adapter_layer, size)
             has_own_copy = has_own_copy or _drops(adapter_layer)
-        parent, _, last = layer_name.rpartition(".")
         if has_own_copy:
             readers: tuple[str, ...] = (last,)
-        elif last in kept.kept_anyway:
+        elif is_kept:
             continue
         else:
             readers = next((names for names in READ_ONE_INPUT if last in names), (last,))

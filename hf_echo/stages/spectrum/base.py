@@ -23,7 +23,6 @@ from ...languages import ENGLISH
 from ...losses import translation_loss
 from ...modeling import (
     EchoConfig,
-    EchoDecoder,
     EchoDecoderConfig,
     EchoTokenizer,
     SpectrumConfig,
@@ -41,11 +40,10 @@ from ..core.base import CoreConfig, CoreTrainer, LossParts
 from ..core.plan import Start, count, start_or_shape, with_total
 from ..core.stage import Embedded, Stage
 from ..core.text_pairs import load_with
+from .dry_run_size import READS_TOWER, PlannedBatch, mark_what_learns, size_of_spectrum
 from .parts import check_shape, load_spectrum
 
 BOE = (SpectrumConfig.boe_text, ENGLISH)
-# Pieces of the names of the token decoder's weights that read the tower, and always learn.
-READS_TOWER = ("cross_att", "embedding_projection")
 NOT_OF_THE_MODEL = ("index", "slot_documents", "slot_keys")
 
 
@@ -174,13 +172,7 @@ class SpectrumTrainer(CoreTrainer):
         raise NotImplementedError
 
     def freeze(self, model: SpectrumForCausalLM, args: SpectrumStageConfig) -> None:
-        """Tower and cross-attention learn; the rest of the token decoder only with
-        `train_decoder`."""
-        model.tower.requires_grad_(True)
-        model.tower.next_embedding.requires_grad_(False)  # of the warm-up; no token loss reaches it
-        for name, parameter in model.decoder.named_parameters():
-            reads_tower = any(piece in name for piece in READS_TOWER)
-            parameter.requires_grad_(args.train_decoder or reads_tower)
+        mark_what_learns(model, args.train_decoder)
 
     def make_collator(
         self, args: SpectrumStageConfig, tokenizer: EchoTokenizer, model: Any
@@ -381,7 +373,10 @@ class SpectrumStage(Stage):
             with opening(model.decoder) as place:
                 decoder = AutoConfig.from_pretrained(place, subfolder=DECODER_FOLDER)
         tower = copy.deepcopy(tower)
-        tower.decoder = decoder.decoder if isinstance(decoder, EchoConfig) else decoder
+        decoder = copy.deepcopy(decoder.decoder if isinstance(decoder, EchoConfig) else decoder)
+        if decoder is not None:
+            decoder.bottleneck = False  # it reads all states of the tower instead
+        tower.decoder = decoder
         return tower
 
     def size(
@@ -390,12 +385,16 @@ class SpectrumStage(Stage):
         config: SpectrumStageConfig,
         adapter: AdapterSettings | None = None,
     ) -> dict[str, Any]:
-        """Parameters of tower and token decoder."""
-        with torch.device("meta"):
-            parameters = {"tower": count(SpectrumModel(planned))}
-            if planned.decoder is not None:
-                parameters["token decoder"] = count(EchoDecoder(planned.decoder))
-        return {"parameters": with_total(parameters)}
+        """Parameters of tower and token decoder, batches, and memory of a step."""
+        if planned.decoder is None:
+            with torch.device("meta"):
+                tower = SpectrumModel(planned)
+            return {"parameters": with_total({"tower": count(tower)})}
+        return size_of_spectrum(planned, config, self.planned_batch(planned, config), adapter)
+
+    def planned_batch(self, planned: SpectrumConfig, config: Any) -> PlannedBatch:
+        """A batch of one device, as a dry run assumes it."""
+        raise NotImplementedError
 
 
 def tokenized_documents(

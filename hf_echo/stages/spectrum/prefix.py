@@ -19,6 +19,7 @@ from ...modeling import EchoTokenizer, SpectrumConfig, SpectrumForCausalLM
 from ...modeling.packing_spectrum import PackedDocument, Segment
 from ...utils.settings import setting
 from .base import SpectrumStage, SpectrumStageConfig, SpectrumTrainer
+from .dry_run_size import PlannedBatch, sentence_tokens
 
 CONTINUE = "Continue the document:"
 REBUILD = "Repeat the document:"
@@ -103,6 +104,14 @@ class SpectrumPrefixStage(SpectrumStage):
     name = "spectrum_prefix"
     config = PrefixConfig
     trainer = PrefixTrainer
+
+    def planned_batch(self, planned: SpectrumConfig, config: PrefixConfig) -> PlannedBatch:
+        """`max_tokens` are filled as if all sentences were read and written."""
+        of_sentence = sentence_tokens(config)
+        slots = config.max_tokens / (1 + of_sentence)
+        document = min(config.max_sentences * of_sentence, config.max_target)
+        row = max(config.row_length, document)
+        return PlannedBatch(slots, config.max_tokens - slots, row)
 
 
 STAGE = SpectrumPrefixStage()

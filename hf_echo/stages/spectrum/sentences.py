@@ -13,8 +13,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from ...modeling import SpectrumConfig
 from ...modeling.packing_spectrum import PackedDocument, sentence_segments
 from .base import SpectrumStage, SpectrumStageConfig, SpectrumTrainer
+from .dry_run_size import PlannedBatch, sentence_tokens
 
 
 @dataclass
@@ -41,6 +43,13 @@ class SpectrumSentencesStage(SpectrumStage):
     name = "spectrum_sentences"
     config = SentencesConfig
     trainer = SentencesTrainer
+
+    def planned_batch(self, planned: SpectrumConfig, config: SentencesConfig) -> PlannedBatch:
+        """`max_tokens` sentences, each with its prompt; the end token takes the place of the first
+        one, which is no label."""
+        of_sentence = sentence_tokens(config) + len(planned.prompt_ids)
+        row = max(config.row_length, config.max_sentences * of_sentence)
+        return PlannedBatch(config.max_tokens, config.max_tokens * of_sentence, row)
 
 
 STAGE = SpectrumSentencesStage()

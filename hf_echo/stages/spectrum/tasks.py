@@ -10,10 +10,11 @@ import numpy as np
 import torch
 
 from ...data.documents import TokenizedDocuments
-from ...modeling import SpectrumForCausalLM
+from ...modeling import SpectrumConfig, SpectrumForCausalLM
 from ...modeling.packing_spectrum import PackedDocument, Segment
 from ...utils.settings import setting
 from .base import SpectrumStage, SpectrumStageConfig, SpectrumTrainer
+from .dry_run_size import PlannedBatch
 from .prompts import draw_prompt, written_prompt
 
 # about what a prompt costs beside question and choices, for batches of equal cost
@@ -76,6 +77,10 @@ class SpectrumTasksStage(SpectrumStage):
     name = "spectrum_tasks"
     config = TasksConfig
     trainer = TasksTrainer
+
+    def planned_batch(self, planned: SpectrumConfig, config: TasksConfig) -> PlannedBatch:
+        """All are tokens of prompts and answers: how many sentences a document has is not known."""
+        return PlannedBatch(0, config.max_tokens, config.row_length)
 
 
 STAGE = SpectrumTasksStage()

@@ -19,9 +19,9 @@ from ...modeling.packing_spectrum import PackedDocument
 from ...utils.settings import setting
 from ..core.adapter import AdapterSettings
 from ..core.arguments import ModelArguments
-from ..core.base import LossParts, freeze_named
-from ..core.plan import Stack, activation_memory, count, count_learning, memory, with_total
+from ..core.base import LossParts
 from .base import DevDocuments, SpectrumStage, SpectrumStageConfig, SpectrumTrainer
+from .dry_run_size import size_of_tower
 from .parts import load_tower
 
 
@@ -114,14 +114,6 @@ def _has_next(inputs: Mapping[str, torch.Tensor]) -> torch.Tensor:
     return (ids[:, :-1] == ids[:, 1:]) & (ids[:, 1:] >= 0)
 
 
-def stack_of_tower(tower: SpectrumModel, slots: float, row: int) -> Stack:
-    """The blocks of a tower through which so many slots of a batch go, in rows of `row` slots."""
-    config = tower.config
-    return Stack(
-        slots, list(tower.layers), config.hidden_size, config.intermediate_size, "tower", row=row
-    )
-
-
 class SpectrumTowerStage(SpectrumStage):
     name = "spectrum_tower"
     config = TowerConfig
@@ -135,17 +127,7 @@ class SpectrumTowerStage(SpectrumStage):
         self, planned: SpectrumConfig, config: Any, adapter: AdapterSettings | None = None
     ) -> dict[str, Any]:
         """Parameters, and memory of a step, of the tower alone."""
-        with torch.device("meta"):
-            tower = SpectrumModel(planned)
-        if config.freeze:
-            freeze_named(tower, config.freeze)
-        # Documents share a row; a longer one is a row by itself.
-        row = max(config.row_length, config.max_sentences + 1)
-        activations = activation_memory(config, [stack_of_tower(tower, config.max_tokens, row)])
-        return {
-            "parameters": with_total({"tower": count(tower)}),
-            "memory_gib": memory(count(tower), count_learning(tower), activations),
-        }
+        return size_of_tower(planned, config)
 
 
 STAGE = SpectrumTowerStage()

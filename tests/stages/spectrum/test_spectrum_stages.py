@@ -473,6 +473,46 @@ def test_dry_run_counts_the_decoder(recipe, echo):
     assert report["data"]["pairs"] == 12
 
 
+@pytest.mark.parametrize("stage", ["spectrum_sentences", "spectrum_prefix", "spectrum_tasks"])
+def test_dry_run_computes_the_memory_of_what_learns(recipe, spectrum, stage):
+    """Tower, without its own head, and cross-attention: a weight, its gradient and two moments."""
+    report = dry_run(recipe("dry", stage, model_name_or_path=spectrum, train_decoder=False))
+
+    model = SpectrumForCausalLM.from_pretrained(spectrum)
+    learning = 0
+    for name, parameter in model.named_parameters():
+        is_of_tower = name.startswith("tower.") and "next_embedding" not in name
+        if is_of_tower or "cross_att" in name or "decoder.model.embedding_projection" in name:
+            learning += parameter.numel()
+    memory = report["memory_gib"]
+    assert memory["weights"] == pytest.approx(4 * model.num_parameters() / 2**30)
+    assert memory["gradients and AdamW"] == pytest.approx(12 * learning / 2**30)
+    assert memory["activations"] > 0
+
+
+def test_dry_run_of_a_decoder_that_learns_counts_more(recipe, spectrum):
+    start = dict(model_name_or_path=spectrum)
+    part = dry_run(recipe("dry", "spectrum_prefix", **start))["memory_gib"]
+    whole = dry_run(recipe("dry", "spectrum_prefix", train_decoder=True, **start))["memory_gib"]
+
+    assert whole["weights"] == part["weights"]
+    assert whole["gradients and AdamW"] > part["gradients and AdamW"]
+    assert whole["activations"] > part["activations"]
+
+
+def test_dry_run_counts_the_adapter_of_a_token_decoder(recipe, spectrum):
+    """Two matrices of four rows or columns for each linear layer outside of cross-attention."""
+    report = dry_run(recipe("dry", "spectrum_prefix", model_name_or_path=spectrum, adapter=LORA))
+
+    model = SpectrumForCausalLM.from_pretrained(spectrum)
+    of_adapter = 0
+    for name, module in model.decoder.model.layers.named_modules():
+        if isinstance(module, torch.nn.Linear) and "cross_att" not in name:
+            of_adapter += LORA["r"] * (module.in_features + module.out_features)
+    assert report["parameters"]["adapter"] == of_adapter
+    assert report["batches"]["tokens of a sentence (assumed)"] == 32
+
+
 def test_dry_run_of_a_journey_joins_a_planned_tower_with_a_decoder(recipe, place, spectrum, echo):
     """The tower is planned from the recipe before it;
     sizes are those of the model that two such runs made."""
