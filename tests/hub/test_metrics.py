@@ -22,6 +22,7 @@ from hf_echo.hub.metric_folders import METRICS
 from hf_echo.hub.upload_checks import contents_of
 from hf_echo.search import margin_scores, mutual_neighbours
 
+from ..formulas import unit
 from ..processes import SCRIPTS, python
 
 COMMAND = "metrics"
@@ -67,9 +68,7 @@ def pairs(space: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 def cosines(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """(n, m) in float64."""
-    x = x / np.linalg.norm(x.astype(np.float64), axis=1, keepdims=True)
-    y = y / np.linalg.norm(y.astype(np.float64), axis=1, keepdims=True)
-    return x @ y.T
+    return unit(x.astype(np.float64)) @ unit(y.astype(np.float64)).T
 
 
 # Figures

@@ -17,6 +17,8 @@ from hf_echo.inference import encode
 from hf_echo.modeling import EchoConfig, EchoEncoder, EchoForTranslation
 from hf_echo.vocabulary import train_tokenizer
 
+from ...formulas import unit
+
 pytestmark = pytest.mark.trains
 
 COMMAND = "prune"
@@ -241,8 +243,7 @@ def test_rotary_pairs_turn_as_the_new_ones(source, count):
 
 def cosines(rows: np.ndarray) -> np.ndarray:
     """Of all pairs of rows."""
-    unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
-    return (unit @ unit.T)[np.triu_indices(len(rows), 1)]
+    return (unit(rows) @ unit(rows).T)[np.triu_indices(len(rows), 1)]
 
 
 def rsa(x: np.ndarray, y: np.ndarray) -> float:
