@@ -134,10 +134,12 @@ def main() -> None:
     except Exception as error:
         if os.environ.get(DEBUG, "0") not in ("", "0"):
             raise
-        # clients of huggingface_hub
+        # clients of huggingface_hub: of version 2 (httpx2), and of 1
         is_network = type(error).__module__.partition(".")[0] in (
             "httpx",
+            "httpx2",
             "httpcore",
+            "httpcore2",
         )
         # tokenizers and safetensors, in Rust, raise no OSError where the system refuses a file
         is_of_system = "(os error " in str(error)

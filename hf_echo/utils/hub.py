@@ -33,6 +33,12 @@ def packaged_model(name: str) -> str:
         return name  # a Hub name without an organisation
 
 
+def packaged_name(path: str | Path) -> str | None:
+    """The name of the checkpoint in the package whose folder this is; None for another one."""
+    path = Path(path)
+    return path.name if path.is_absolute() and packaged_model(path.name) == str(path) else None
+
+
 def packaged_speech() -> str | None:
     """The path of the speech encoder of echo-nano's space in the package, if the package has it."""
     path = packaged_model(SPEECH)

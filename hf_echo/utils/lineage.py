@@ -22,7 +22,7 @@ from typing import Any
 
 from .files import read_json, write_json
 from .fingerprint import fingerprint, sha256
-from .hub import snapshot
+from .hub import packaged_name, snapshot
 
 FILE = "recipe.json"
 
@@ -92,8 +92,9 @@ def write_lineage(
 
 
 def _recorded_name(path: str | Path) -> str:
-    """A path outside this folder stays whole: the card is written from what is there."""
-    return _from_here(path) or str(path)
+    """A checkpoint of the package by its name, since no push takes a path of this machine; another
+    path outside this folder stays whole: the card is written from what is there."""
+    return packaged_name(path) or _from_here(path) or str(path)
 
 
 def portable(value: Any) -> Any:

@@ -4,11 +4,13 @@ how errors reach the user."""
 import io
 import json
 import shlex
+import socket
 import sys
 from typing import get_args
 
 import pytest
 import typer
+from huggingface_hub.utils import get_session
 from typer.main import get_command
 
 import hf_echo
@@ -244,6 +246,21 @@ def test_a_full_disk_under_a_library_in_rust_is_no_bug(hf_echo_cli, failing_tour
 
     assert code == 2
     assert err == "hf-echo: No space left on device (os error 28)\n"
+
+
+def test_a_hub_that_is_not_reached_is_no_bug(hf_echo_cli, failing_tour):
+    """The error is that of the client that huggingface_hub has today."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        _, free_port = listener.getsockname()
+    with pytest.raises(Exception, match="refused") as caught:
+        get_session().get(f"http://127.0.0.1:{free_port}")
+    failing_tour(caught.value)
+
+    code, _, err = hf_echo_cli("tour")
+
+    assert code == 2
+    assert err.startswith("hf-echo: no connection to the network: ")
+    assert err.count("\n") == 1
 
 
 def test_an_end_of_the_input_is_one_line(hf_echo_cli, failing_tour):

@@ -15,6 +15,7 @@ from transformers import GenerationConfig
 
 import hf_echo.checkpoints.rewrite as rewrite
 from hf_echo import checkpoints as direct
+from hf_echo import pretrained
 from hf_echo.cards.model_card import checkpoint_card
 from hf_echo.hub.release import release_checkpoint
 from hf_echo.modeling import EchoForTranslation
@@ -23,7 +24,8 @@ from hf_echo.steps.recipe import read_recipe
 from hf_echo.steps.run import describe_journey, describe_operation, run_operation
 from hf_echo.steps.table import OPERATIONS
 from hf_echo.utils.files import only_run
-from hf_echo.utils.lineage import read_lineage
+from hf_echo.utils.fingerprint import fingerprint
+from hf_echo.utils.lineage import read_lineage, write_lineage
 from hf_echo.utils.settings import default_of, fields_of, positions
 
 from ..toy import same, tensors
@@ -280,6 +282,17 @@ def full_disk(monkeypatch):
             run_operation(path, **options)
 
     return run
+
+
+def test_a_model_of_the_package_is_recorded_by_its_name(tmp_path):
+    """No push takes a path of this machine."""
+    folder = pretrained("echo-nano")
+
+    write_lineage(tmp_path, "prune", {}, parents={"model": folder}, output_dir="out")
+
+    lineage = read_lineage(tmp_path)
+    assert lineage["values"]["model"] == "echo-nano"
+    assert lineage["parents"]["model"] == {"name": "echo-nano", "fingerprint": fingerprint(folder)}
 
 
 def test_a_failure_leaves_nothing(world, full_disk):
