@@ -23,6 +23,7 @@ from tqdm.auto import tqdm
 from transformers import PreTrainedTokenizerFast
 
 from ..utils.bars import hidden
+from ..utils.files import named_when_full
 from ..utils.files import short_hash
 from .normal_form import normal_forms
 
@@ -136,10 +137,11 @@ class TokenizedParallel(torch.utils.data.Dataset):
                 arrays[f"{side}_offsets"] = rows.offsets
         if self.negative_rows is not None:
             arrays["negative_rows"] = self.negative_rows
-        for name, array in arrays.items():
-            np.save(folder / f"{name}.npy", array)
-        # last: it marks the folder as complete
-        (folder / "names.json").write_text(json.dumps(self.names))
+        with named_when_full(folder):
+            for name, array in arrays.items():
+                np.save(folder / f"{name}.npy", array)
+            # last: it marks the folder as complete
+            (folder / "names.json").write_text(json.dumps(self.names))
 
     @classmethod
     def load(cls, folder: str | Path) -> TokenizedParallel:

@@ -26,7 +26,7 @@ from ..stages.core.arguments import DataArguments
 from ..stages.core.base import CoreTrainer
 from ..stages.core.model_shape import check_same_shape
 from ..stages.core.stage import Stage
-from ..utils.files import only_run, read_json, write_json
+from ..utils.files import named_when_full, only_run, read_json, write_json
 from ..utils.lineage import portable
 from .data import (
     data_fingerprints,
@@ -177,16 +177,18 @@ def _save(
     trained = trainer.accelerator.unwrap_model(trainer.model)
     other = stage.finished(trainer)
     model = trained if other is None else other
-    if trainer.has_adapter and not stage.merges_adapter:
+    with named_when_full(out):
+        if trainer.has_adapter and not stage.merges_adapter:
+            if trainer.is_world_process_zero():
+                save_adapter(trained, out, tokenizer)
+        elif other is None:
+            # every process takes part: under FSDP each holds a part of the weights
+            # not pushed yet: the card has no figures
+            trainer.save_model(str(out), _internal_call=True)
+        elif trainer.is_world_process_zero():
+            model.save_pretrained(out)
         if trainer.is_world_process_zero():
-            save_adapter(trained, out, tokenizer)
-    elif other is None:
-        # every process takes part: under FSDP each holds a part of the weights
-        trainer.save_model(str(out), _internal_call=True)  # not pushed yet: the card has no figures
-    elif trainer.is_world_process_zero():
-        model.save_pretrained(out)
-    if trainer.is_world_process_zero():
-        tokenizer.save_pretrained(out)
+            tokenizer.save_pretrained(out)
     tables: dict[str, Any] = {}
     metrics = trainer.measure(model, trainer.dev_sets, tables=tables)
     results = {"stage": stage.name, "seconds": round(seconds, 1), **metrics}

@@ -7,6 +7,7 @@ import errno
 import hashlib
 import json
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
@@ -16,6 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import numpy as np
+
+# What numpy says where less was written: nothing about the disk.
+SHORT_WRITE = re.compile(r"\d+ requested and \d+ written")
 
 
 @contextmanager
@@ -68,9 +72,10 @@ def named_when_full(path: str | Path) -> Iterator[None]:
             and error.filename is None
             and "cannot be written" not in str(error)
         ):
-            raise OSError(
-                error.errno, f"{path} cannot be written: {error.strerror or error}"
-            ) from None
+            reason = error.strerror or str(error)
+            if SHORT_WRITE.fullmatch(reason):
+                raise OSError(errno.ENOSPC, f"{path} cannot be written: {full}") from None
+            raise OSError(error.errno, f"{path} cannot be written: {reason}") from None
         if not isinstance(error, OSError) and full in str(error):  # of safetensors and Arrow
             raise OSError(errno.ENOSPC, f"{path} cannot be written: {full}") from error
         raise

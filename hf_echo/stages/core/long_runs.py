@@ -24,6 +24,9 @@ from ...losses.gather import world_size
 from ...utils.files import one_line
 from ...utils.fingerprint import CHECKSUMS, write_checksums_of
 
+# How torch.save says that a write failed; it does not say why.
+FAILED_WRITES = ("file write failed", "iostream error", "inline_container.cc")
+
 
 class SaveWhenAsked(TrainerCallback):
     """Saves and ends the run behind the step in which a process gets SIGTERM.
@@ -93,7 +96,7 @@ def checkpoint_or_nothing(folder: Path) -> Iterator[None]:
         text = one_line(error)
         # Each library says in its own way that the disk is full.
         is_full = getattr(error, "errno", None) == errno.ENOSPC or os.strerror(errno.ENOSPC) in text
-        is_full = is_full or "file write failed" in text  # of torch.save, which does not say why
+        is_full = is_full or any(sign in text for sign in FAILED_WRITES)
         if not is_full:
             raise
         shutil.rmtree(folder, ignore_errors=True)

@@ -3,14 +3,17 @@ and its checkpoints are whole."""
 
 import errno
 import os
+import resource
 import signal
 
 import numpy as np
 import pytest
 import torch
+from safetensors import SafetensorError
 from transformers import TrainerCallback
 
 from hf_echo.data.collators import MaskedPairCollator, TranslationCollator
+from hf_echo.stages.core.base import CoreTrainer
 from hf_echo.steps.training import train_recipe
 from hf_echo.utils.counted_random import counted_uniform
 from hf_echo.utils.files import read_json
@@ -99,6 +102,57 @@ def test_a_full_disk_leaves_the_last_checkpoint(recipe, train_with, tmp_path, mo
     ):
         train_with(recipe(dev_data={}, save_steps=2), Fill())
     assert [folder.name for folder in (tmp_path / "a").glob("checkpoint-*")] == ["checkpoint-2"]
+
+
+def test_a_disk_that_fills_inside_of_a_file_is_one_line(recipe, train_with, tmp_path):
+    """A limit on the size of files ends a write in the middle, as the end of a disk does. The
+    weights of the model fit, AdamW's two moments of each do not."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    class Limit(TrainerCallback):
+        def on_step_begin(self, args, state, control, **kwargs):
+            if state.global_step == 3:
+                weights = (tmp_path / "a" / "checkpoint-2" / "model.safetensors").stat().st_size
+                resource.setrlimit(resource.RLIMIT_FSIZE, (weights * 3 // 2, before[1]))
+
+    try:
+        with pytest.raises(OSError, match="the disk is full: .*checkpoint-4 .*from .*checkpoint-2"):
+            train_with(recipe(dev_data={}, save_steps=2), Limit())
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert [folder.name for folder in (tmp_path / "a").glob("checkpoint-*")] == ["checkpoint-2"]
+
+
+def test_a_disk_that_is_full_at_the_end_names_the_output(recipe, tmp_path, monkeypatch):
+    """There is room for checkpoints, and none for the model behind the last step."""
+    full = "Error while serializing: I/O error: No space left on device (os error 28)"
+    out = str(tmp_path / "a")
+    save_model = CoreTrainer.save_model
+
+    def no_space_behind_the_last_step(trainer, output_dir=None, **options):
+        if output_dir == out:
+            raise SafetensorError(full)
+        save_model(trainer, output_dir, **options)
+
+    run = recipe(dev_data={}, save_steps=2)
+    with monkeypatch.context() as patch:
+        patch.setattr(CoreTrainer, "save_model", no_space_behind_the_last_step)
+        with pytest.raises(OSError, match=f"{out} cannot be written: No space left"):
+            train_recipe(run)
+
+    train_recipe(run)
+    assert read_json(tmp_path / "a" / "recipe.json")["finished"]
+
+
+def test_a_disk_that_is_full_under_numpy_names_the_folder(toy_data, tmp_path):
+    """A limit on the size of files, as above: numpy says only how much it wrote."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (150, before[1]))
+    try:
+        with pytest.raises(OSError, match="tokens cannot be written: No space left on device"):
+            toy_data.save(tmp_path / "tokens")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def test_another_number_of_processes_is_refused(recipe, train_stopped, tmp_path):
