@@ -215,8 +215,8 @@ def test_a_model_of_sentence_transformers(toy_tokenizer, tmp_path):
     ("body", "message"),
     [
         (b"{", "the body is no JSON object (Expecting property name"),
-        (b"[" * 10_000, "parsing the body"),
-        (b'{"input": "\xff"}', "parsing the body"),
+        (b"[" * 10_000, "the body cannot be read as JSON"),
+        (b'{"input": "caf\xe9"}', "the body is not UTF-8 (byte 0xe9 at position 14)"),
         (b'{"input": "\\ud800"}', "input holds a lone surrogate"),
         (b"null", "the body is no JSON object"),
         (b"{}", "input is missing: send a text or a list of texts"),
@@ -262,15 +262,26 @@ def test_requests_that_are_too_large(port, body, message):
 
 
 def test_a_get_of_embed_is_not_allowed(port):
-    status, _ = get(port, "/embed")
+    status, content = get(port, "/embed")
 
     assert status == 405
+    assert content["error"] == "/embed does not answer GET: send POST"
 
 
 def test_an_unknown_path_is_not_found(port):
-    status, _ = get(port, "/nothing")
+    status, content = get(port, "/v1/nothing")
 
     assert status == 404
+    assert "no route /v1/nothing: send POST to /v1/embeddings or" in content["error"]["message"]
+
+
+@pytest.mark.parametrize("name", ["fr", "French", "fra", "fra_Lat"])
+def test_an_unknown_prompt_gets_the_nearest_one(port, name):
+    status, content = embed(port, "a", prompt_name=name)
+
+    assert status == 400
+    assert f'prompt_name is "{name}"' in content["error"]
+    assert content["error"].endswith("did you mean 'fra_Latn'?")
 
 
 def test_a_body_of_another_type_is_refused(port):
