@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from copy import copy
 from pathlib import Path
 from typing import Any, Literal
 
@@ -320,7 +321,7 @@ class OfDocuments(OpensModel):
         """Call the function of the command with encoder, executor and options."""
         from ..utils.executors import executor_named
 
-        options = self.options("device", "executor", "resume")
+        options = self.options("device", "executor", "resume", "named_out")
         arguments = [getattr(self, name) for name in positions(type(self))]
         report = self.function()(
             *arguments,
@@ -342,7 +343,8 @@ class Match(OfDocuments):
     names.
 
     OUT gets the pairs as documents of equal names in OUT/source and OUT/target, which `hf-echo
-    align OUT/source OUT/target` takes, and OUT/pairs.tsv. A stopped run resumes.
+    align OUT/source OUT/target` takes, and OUT/pairs.tsv. If OUT is PAIRS.tsv, it is that table
+    alone. A stopped run resumes.
     """
 
     reports = True
@@ -355,8 +357,14 @@ class Match(OfDocuments):
     target: Path = setting(
         "the same in the other language, with strangers among them", argument=True, reads=DATA
     )
-    out: Path = setting(
-        "output folder of source/, target/ and pairs.tsv", argument=True, writes="folder"
+    out: Path | None = setting(
+        "output folder of source/, target/ and pairs.tsv; or PAIRS.tsv, the table alone",
+        None,
+        argument=True,
+        writes="any",
+    )
+    named_out: Path | None = setting(
+        "OUT by name", None, writes="any", option="--out", short="-o", unless="out"
     )
     model: str = model("Echo checkpoint or any SentenceTransformer")
     source_lang: str | None = language("language of SOURCE")
@@ -382,6 +390,14 @@ class Match(OfDocuments):
     work: Path | None = setting("folder for sentences and embeddings; default: OUT.work", None)
     executor: Executor = executor()
     resume: bool = resume()
+
+    def run(self) -> dict[str, Any]:
+        """Match, into the output that either name gives."""
+        settings = copy(self)
+        settings.out = self.out or self.named_out
+        if settings.out is None:
+            raise ValueError("no OUT: give a folder, or PAIRS.tsv for the table alone")
+        return OfDocuments.run(settings)
 
 
 @step(

@@ -108,7 +108,8 @@ def match_files(  # noqa: PLR0913 (the options of `hf-echo match`)
     """Write the documents that translate each other under equal names, and a table of the pairs.
 
     `out` gets source/000001.txt, target/000001.txt and so on, best pair first, one sentence per
-    line, and pairs.tsv (score, source, target: file names, or FILE:ROW of a crawl).
+    line, and pairs.tsv (score, source, target: file names, or FILE:ROW of a crawl). An `out` that
+    ends in .tsv is this table alone.
 
     Args:
         source, target: two folders of documents of any names, or two tables (such as JSONL) of one
@@ -128,7 +129,8 @@ def match_files(  # noqa: PLR0913 (the options of `hf-echo match`)
     # All that can be wrong, before anything is encoded.
     paths = (source, target)
     langs = (source_lang, target_lang)
-    check_output(out, paths, folder=True)
+    is_table = out.suffix.lower() == ".tsv"
+    check_output(out, paths, folder=not is_table)
     for path, lang in zip(paths, langs, strict=True):
         _check_input(path, lang, raw)
     work = work_beside(out, work)
@@ -156,8 +158,13 @@ def match_files(  # noqa: PLR0913 (the options of `hf-echo match`)
         kept = len(matches.scores)
         if threshold is not None:
             kept = int((matches.scores >= threshold).sum())
-        with write_folder(out) as folder:
-            _write(folder, sides, Matches(*(values[:kept] for values in matches)))
+        written = Matches(*(values[:kept] for values in matches))
+        if is_table:
+            _write_table(out, sides, written)
+        else:
+            with write_folder(out) as folder:
+                _write_documents(folder, sides, written)
+                _write_table(folder / PAIRS, sides, written, "file")
     return MatchReport(
         sources=sources,
         targets=targets,
@@ -234,17 +241,28 @@ def _of_table(path: Path, lang: str | None, column: str | None) -> Iterator[tupl
     rows.report()
 
 
-def _write(out: Path, sides: list[_Side], matches: Matches) -> None:
-    """Write the folders of equal names and the table."""
-    for side_name in SIDES:
+def _write_documents(out: Path, sides: list[_Side], matches: Matches) -> None:
+    """Write the folders of equal names."""
+    for side_name, side, numbers in zip(SIDES, sides, matches):
         (out / side_name).mkdir()
-    with open_output(out / PAIRS) as table:
-        table.write("score\tsource\ttarget\tfile\n")
-        for rank, (*documents, score) in enumerate(zip(*matches, strict=True), 1):
-            file_name = f"{rank:06}.txt"
-            names = []
-            for side_name, side, number in zip(SIDES, sides, documents, strict=True):
-                text = "".join(f"{sentence}\n" for sentence in side.document(number))
-                (out / side_name / file_name).write_text(text, encoding="utf-8")
-                names.append(side.names[number].replace("\t", " "))
-            table.write(f"{score:.4f}\t{names[0]}\t{names[1]}\t{file_name}\n")
+        for rank, number in enumerate(numbers, 1):
+            text = "".join(f"{sentence}\n" for sentence in side.document(number))
+            (out / side_name / _file_name(rank)).write_text(text, encoding="utf-8")
+
+
+def _write_table(path: Path, sides: list[_Side], matches: Matches, *file_column: str) -> None:
+    """Write score and names of each pair, and the name of its files where the table has a column
+    for it."""
+    with open_output(path) as table:
+        table.write("\t".join(("score", "source", "target", *file_column)) + "\n")
+        for rank, (source, target, score) in enumerate(zip(*matches, strict=True), 1):
+            cells = [f"{score:.4f}"]
+            for side, number in zip(sides, (source, target)):
+                cells.append(side.names[number].replace("\t", " "))
+            if file_column:
+                cells.append(_file_name(rank))
+            table.write("\t".join(cells) + "\n")
+
+
+def _file_name(rank: int) -> str:
+    return f"{rank:06}.txt"

@@ -7,6 +7,7 @@ from string import ascii_lowercase
 import numpy as np
 import pytest
 
+from hf_echo.cli.pairs import Match
 from hf_echo.search import match_files
 from hf_echo.search.matching import bimax, match_documents, one_to_one
 from hf_echo.utils.vectors import unit_length
@@ -137,6 +138,16 @@ def test_folders_of_other_names_are_matched(folders):
     assert (report.sources, report.targets, report.pairs, report.targets_alone) == (3, 4, 3, 1)
 
 
+def test_a_table_gets_the_pairs_alone(folders):
+    match_files(folders / "a", folders / "b", folders / "out", letters)
+
+    match_files(folders / "a", folders / "b", folders / "pairs.tsv", letters)
+
+    expected = [row[:3] for row in table_rows(folders / "out" / "pairs.tsv")]
+    assert table_rows(folders / "pairs.tsv") == expected
+    assert (folders / "pairs.tsv").read_text().startswith("score\tsource\ttarget\n")
+
+
 @pytest.mark.parametrize("name", ["000001.txt", "000002.txt", "000003.txt"])
 def test_matched_documents_have_equal_names(folders, name):
     match_files(folders / "a", folders / "b", folders / "out", letters)
@@ -200,6 +211,32 @@ def test_inputs_are_refused_before_anything_is_encoded(folders, target, options,
 
     with pytest.raises(error, match=message):
         match_files(folders / "a", folders / target, folders / "out", never, **options)
+
+
+def test_the_command_takes_its_output_as_an_option(folders, monkeypatch):
+    calls = []
+
+    def record(source, target, out, encode, **options):
+        calls.append((out, options))
+        return match_files(source, target, out, letters)
+
+    monkeypatch.setattr("hf_echo.search.match_files", record)
+    settings = Match(
+        source=folders / "a", target=folders / "b", named_out=folders / "p.tsv", model="m"
+    )
+
+    settings.run()
+
+    ((out, options),) = calls
+    assert out == folders / "p.tsv"
+    assert "named_out" not in options
+
+
+def test_the_command_asks_for_an_output(folders):
+    settings = Match(source=folders / "a", target=folders / "b", model="m")
+
+    with pytest.raises(ValueError, match="no OUT: give a folder, or PAIRS.tsv"):
+        settings.run()
 
 
 def test_a_folder_of_somebody_else_is_not_written_into(folders):
