@@ -20,6 +20,7 @@ from __future__ import annotations
 import json
 import math
 import shutil
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -154,7 +155,9 @@ class ModularEncoder(InputModule):
             self.alignment[language] = nn.ModuleList(ParallelAdapter(width) for _ in range(depth))
         else:
             config = LoraConfig(target_modules=ADAPTERS[part], **LORA)
-            inject_adapter_in_model(config, self.backbone, adapter_name(language, part))
+            with warnings.catch_warnings():  # of a second adapter, which is what this model is for
+                warnings.filterwarnings("ignore", "Already found a `peft_config` attribute")
+                inject_adapter_in_model(config, self.backbone, adapter_name(language, part))
         self.parts[language].append(part)
         # New LoRA layers are in training mode, with dropout, whatever the model's mode is.
         self.train(self.training)

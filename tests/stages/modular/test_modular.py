@@ -3,6 +3,7 @@ bad input."""
 
 import json
 import shutil
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -328,6 +329,17 @@ def bert_base() -> ModularEncoder:
 def test_parameter_counts_of_table_4(bert_base, part, count):
     weights = bert_base.part_parameters("deu_Latn", part).values()
     assert sum(weight.numel() for weight in weights) == count
+
+
+def test_adapters_of_a_second_language_warn_of_nothing(bert_base):
+    """peft warns of a second adapter, and a modular encoder has several."""
+    with torch.device("meta"), warnings.catch_warnings():
+        warnings.simplefilter("error")
+
+        bert_base.add_language("fra_Latn")
+        bert_base.add_part("fra_Latn", "language_adapter")
+
+    assert bert_base.parts["fra_Latn"] == ["language_adapter"]
 
 
 def test_one_part_learns_at_a_time(bert_base):
