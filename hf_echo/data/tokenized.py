@@ -23,8 +23,7 @@ from tqdm.auto import tqdm
 from transformers import PreTrainedTokenizerFast
 
 from ..utils.bars import hidden
-from ..utils.files import named_when_full
-from ..utils.files import short_hash
+from ..utils.files import named_when_full, short_hash
 from .normal_form import normal_forms
 
 logger = logging.getLogger(__name__)

@@ -8,6 +8,7 @@ every chunk that it finished. Vectors are memory-mapped. Who reads them:
     frozen_embeddings   rows of training data by a frozen encoder: the guide of OS Eq. 3, a teacher of OS 4.5
     stored_encoder      an encoder for evaluation that reads known texts from the store
     LiveRows            the same rows as `frozen_embeddings`, encoded at each access and not stored
+    LiveNegatives       the hard negatives of rows, encoded at each access
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import numpy as np
 from datasets import Dataset
 from tqdm.auto import tqdm
 
+from ..languages import ENGLISH
 from ..losses.gather import rank, wait_for_all_ranks, world_size
 from ..utils.bars import hidden
 from ..utils.files import json_once, write_array
@@ -199,6 +201,31 @@ class LiveRows:
         out = np.zeros((len(texts), vectors.shape[1]), np.float32)
         out[order] = vectors[: len(order)]
         return out
+
+
+class LiveNegatives:
+    """Embeddings of the hard negatives of rows, English texts in the column `hard_negatives`,
+    encoded at each access."""
+
+    def __init__(self, dataset: Dataset, encode: Encode):
+        self.dataset = dataset
+        self.encode = encode
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def __getitem__(self, rows: Sequence[int] | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(rows, K, d) float32 and (rows, K) bool, True where a row has a negative; K is the
+        largest number of negatives of these rows, 1 at least."""
+        negatives = self.dataset[list(map(int, rows))]["hard_negatives"]
+        counts = np.array([len(texts) for texts in negatives])
+        mask = np.arange(max(1, counts.max(initial=0))) < counts[:, None]
+        texts = [text for row_texts in negatives for text in row_texts]
+        # Another text says the size of embeddings where no row has a negative.
+        vectors = encoded(self.encode, texts or ["."], ENGLISH)
+        out = np.zeros((*mask.shape, vectors.shape[1]), np.float32)
+        out[mask] = vectors[: len(texts)]
+        return out, mask
 
 
 def frozen_embeddings(

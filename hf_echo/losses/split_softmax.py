@@ -98,14 +98,15 @@ def hard_negatives_loss(
     hard_negatives: Tensor,
     hard_negative_mask: Tensor,
     *,
-    logit_scale: float = 100.0,
+    logit_scale: Tensor | float = 100.0,
 ) -> Tensor:
     """The hard term of `split_softmax_loss` alone, without a softmax over the batch
     (OS Eq. 5, ECHO Eq. 4).
 
     Args:
         source, target: (n, d); row i of `target` translates row i of `source`.
-        hard_negatives, hard_negative_mask, logit_scale: as in `split_softmax_loss`.
+        hard_negatives, hard_negative_mask, logit_scale: as in `split_softmax_loss`; a `logit_scale`
+            of (n, 1) has one number a row.
 
     Returns:
         Scalar, the mean over the n rows.

@@ -13,8 +13,9 @@ from torch import nn
 from ..checkpoints.open_text import encoder_of
 from ..data.directions import extension_pairs
 from ..data.tokenized import TokenizedParallel
+from ..inference.embedding_store import LiveNegatives
 from ..languages import ENGLISH
-from ..losses import distillation_parts, gather_with_grad, teacher_target
+from ..losses import distillation_parts, gather_with_grad, hard_negatives_loss, teacher_target
 from ..modeling import EchoEncoder, EchoForTranslation
 from ..utils.files import read_json
 from ..utils.settings import setting
@@ -23,6 +24,7 @@ from .core.base import CachedBatchConfig, CoreTrainer, LossParts
 from .core.loss_blocks import loss_by_blocks
 from .core.stage import Embedded, Stage, teacher
 from .core.text import same_text
+from .core.text_pairs import with_rule_negatives
 from .distillation import DistillationConfig, DistillationTrainer, resampled
 
 # Share of the source's embedding in the teacher's target of a base language, beside the target's
@@ -49,6 +51,12 @@ class ExtensionConfig(CachedBatchConfig, DistillationConfig):
         "interpolated",
     )
     new_language_drop: float = setting("OS p_unk of new languages", 0.5, least=0, most=1)
+    hard_negatives_weight: float = setting(
+        "weight of the student's softmax over its target and the target's hard negatives (`rule_negatives`), which the "
+        "teacher embeds: OS Eq. 5, used here by us",
+        1.0,
+        least=0,
+    )
     dropout: float | None = setting(
         "of the student's attention; null: that of its configuration", 0.05, least=0, most=1
     )
@@ -60,7 +68,8 @@ class ExtensionTrainer(DistillationTrainer):
 
     The training data are pairs into base languages, English only to itself
     (`hf_echo.data.directions.extension_pairs`). Equal target texts are not negatives of each other.
-    Students and teachers are gathered over ranks.
+    Students and teachers are gathered over ranks. With `negatives` each row is also told from its
+    own hard negatives, which the paper does not do here.
     """
 
     def __init__(
@@ -69,6 +78,7 @@ class ExtensionTrainer(DistillationTrainer):
         args: ExtensionConfig,
         *,
         train_dataset: TokenizedParallel,
+        negatives: LiveNegatives | None = None,
         **kwargs: Any,
     ):
         if not args.base_languages:
@@ -81,6 +91,7 @@ class ExtensionTrainer(DistillationTrainer):
             )
         encoder = encoder_of(model)
         self.base = base
+        self.negatives = negatives
         languages = base.union(model.config.languages or [], train_dataset.names["source_lang"])
         model.config.languages = encoder.config.languages = sorted(languages)
         super().__init__(model, args, train_dataset=train_dataset, **kwargs)
@@ -100,7 +111,7 @@ class ExtensionTrainer(DistillationTrainer):
 
     def losses_of_embeddings(self, student: torch.Tensor, inputs: dict[str, Any]) -> LossParts:
         """OS Eq. 8 to 11: squared distance to the teacher's embeddings,
-        and both contrastive losses."""
+        and both contrastive losses; with `negatives` the hard term of Eq. 5."""
         # (n,) which rows are of a new language, and which are English
         device = student.device
         langs = self.source_langs(inputs)
@@ -119,10 +130,14 @@ class ExtensionTrainer(DistillationTrainer):
         figures = {name: self.by_kind(name, new) for name in names}
         all_teacher, _ = gather_with_grad(teacher)
         is_same = same_text(inputs)
+        if self.negatives is not None:
+            vectors, mask = self.negatives[inputs["index"].cpu().numpy()]
+            negatives = torch.from_numpy(vectors).to(device)  # (n, K, d)
+            is_negative = torch.from_numpy(mask).to(device)  # (n, K)
 
         def losses(rows: slice) -> dict[str, torch.Tensor]:
             """The losses of a block of rows."""
-            return distillation_parts(
+            parts = distillation_parts(
                 student[rows],
                 teacher[rows],
                 all_student=all_student,
@@ -131,9 +146,21 @@ class ExtensionTrainer(DistillationTrainer):
                 exclude=is_same(rows),
                 **{name: figure[rows] for name, figure in figures.items()},
             )
+            if self.negatives is not None:
+                parts["hard_negatives"] = hard_negatives_loss(
+                    student[rows],
+                    teacher[rows],
+                    negatives[rows],
+                    is_negative[rows],
+                    logit_scale=figures["logit_scale"][rows, None],
+                )
+            return parts
 
         parts = loss_by_blocks(losses, len(student))
-        return parts, dict.fromkeys(parts, 1.0)
+        weights = dict.fromkeys(parts, 1.0)
+        if self.negatives is not None:
+            weights["hard_negatives"] = self.args.hard_negatives_weight
+        return parts, weights
 
     def source_langs(self, inputs: dict[str, Any]) -> list[str]:
         data = self.train_dataset
@@ -160,7 +187,9 @@ class ExtensionStage(Stage):
     trainer = ExtensionTrainer
     learns = "encoder"
     # Algorithm 2 does not ask the teacher about a language that it never saw.
-    embedded = Embedded("teacher", teacher, languages=lambda config: config.base_languages)
+    embedded = Embedded(
+        "teacher", teacher, languages=lambda config: config.base_languages, negatives=True
+    )
     reads = (
         "teacher",
         "live_teacher",
@@ -168,21 +197,30 @@ class ExtensionStage(Stage):
         "base_languages_of",
         "teacher_xsimpp",
         "english_rows",
+        "rule_negatives",
     )
     needs_teacher = True
 
     def choose_rows(self, rows: Dataset, data: DataArguments, config: ExtensionConfig) -> Dataset:
-        """The directions that the teacher can judge (Algorithm 2)."""
+        """The directions that the teacher can judge (Algorithm 2); with `rule_negatives`, hard
+        negatives of English targets beside them."""
+        if data.rule_negatives and not data.live_teacher:
+            raise ValueError(
+                "rule_negatives of an extension needs live_teacher: true, since its teacher embeds them batch by batch"
+            )
         errors = read_xsimpp(data.teacher_xsimpp) if data.teacher_xsimpp else None
         base = config.base_languages
         english = data.english_rows
         pairs = extension_pairs(rows, base, errors, english_rows=english, seed=config.seed)
-        return resampled(pairs, data, config.seed)
+        rows_to_learn = resampled(pairs, data, config.seed)
+        if data.rule_negatives:
+            rows_to_learn = with_rule_negatives(rows_to_learn, data.rule_negatives)
+        return rows_to_learn
 
     def row_choice(self, data: DataArguments, config: ExtensionConfig) -> dict[str, Any]:
         """What decides which rows are learned, beside the data."""
         errors = read_xsimpp(data.teacher_xsimpp) if data.teacher_xsimpp else None
-        return {
+        choice = {
             "stage": self.name,
             "base_languages": config.base_languages,
             "teacher_xsimpp": errors,
@@ -190,6 +228,10 @@ class ExtensionStage(Stage):
             "temperature": data.temperature,
             "seed": config.seed,
         }
+        # Only where it is set: data that were prepared before it existed stay valid.
+        if data.rule_negatives:
+            choice["rule_negatives"] = data.rule_negatives
+        return choice
 
 
 STAGE = ExtensionStage()

@@ -9,7 +9,6 @@ import torch
 from datasets import Dataset
 
 from ..data.tokenized import TokenizedParallel
-from ..languages import ENGLISH
 from ..losses import one_softmax_loss, split_softmax_parts
 from ..modeling import EchoForTranslation
 from ..utils.settings import setting
@@ -17,6 +16,7 @@ from .contrastive import ContrastiveConfig, ContrastiveTrainer
 from .core.arguments import DataArguments
 from .core.loss_blocks import loss_by_blocks
 from .core.stage import Embedded, Stage, guide
+from .core.text_pairs import with_rule_negatives
 
 
 @dataclass
@@ -103,19 +103,11 @@ class HardNegativesStage(Stage):
         hard negatives."""
         if not data.rule_negatives:
             return rows
-        from ..negatives.rules import hard_negatives_for
-
         limit = data.rule_negatives_limit
         if limit and limit < len(rows):
             rows = rows.shuffle(seed=config.seed).select(range(limit))
-        # By rule the negatives are English, so only rows into English can have them.
-        negatives = hard_negatives_for(rows["target"], data.rule_negatives)
-        if "hard_negatives" in rows.column_names:
-            rows = rows.remove_columns("hard_negatives")
-        rows = rows.add_column("hard_negatives", [[text for text, _ in row] for row in negatives])
-        return rows.filter(
-            lambda row: len(row["hard_negatives"]) > 0 and row["target_lang"] == ENGLISH
-        )
+        rows = with_rule_negatives(rows, data.rule_negatives)
+        return rows.filter(lambda negatives: len(negatives) > 0, input_columns="hard_negatives")
 
     def row_choice(self, data: DataArguments, config: HardNegativesConfig) -> dict[str, Any]:
         if not data.rule_negatives:

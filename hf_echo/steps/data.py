@@ -13,7 +13,7 @@ from transformers import AutoConfig, AutoModel
 
 from ..data.prepared import PreparedParallel, prepare_parallel, tokenizer_hash
 from ..inference.any_encoder import any_encoder
-from ..inference.embedding_store import LiveRows, frozen_embeddings
+from ..inference.embedding_store import LiveNegatives, LiveRows, frozen_embeddings
 from ..inference.encode import opening
 from ..inference.shard_embeddings import ShardEmbeddings, ShardEncoder, embed_shards
 from ..inference.similar_texts import text_clusters
@@ -158,12 +158,12 @@ def embedded_sides(
     languages = needed.languages(config)
     # A live teacher embeds each batch when it is read; else all is embedded before the first step.
     if needed.role == "teacher" and args.live_teacher:
-        return {
-            needed.role: tuple(
-                LiveRows(dataset, side, encode, languages=languages) for side in needed.sides
-            )
-        }
-    embeddings = frozen_embeddings(
+        live = [LiveRows(dataset, side, encode, languages=languages) for side in needed.sides]
+        embeddings: dict[str, Any] = {needed.role: tuple(live)}
+        if needed.negatives and "hard_negatives" in dataset.column_names:
+            embeddings["negatives"] = LiveNegatives(dataset, encode)
+        return embeddings
+    stored = frozen_embeddings(
         dataset,
         encode,
         encoder.name,
@@ -173,7 +173,7 @@ def embedded_sides(
         languages=languages,
         by_all_ranks=True,
     )
-    return {needed.role: embeddings}
+    return {needed.role: stored}
 
 
 def shard_encoder(

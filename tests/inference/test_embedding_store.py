@@ -13,6 +13,7 @@ import hf_echo.inference.embedding_store as module
 from hf_echo.inference import encode
 from hf_echo.inference.embedding_store import (
     EmbeddingStore,
+    LiveNegatives,
     LiveRows,
     frozen_embeddings,
     stored_encoder,
@@ -239,6 +240,28 @@ def test_another_model_or_prompt_encodes_again(tmp_path, model, prompt):
     stored_encoder(encoder, model, tmp_path)(["b"], prompt)
 
     assert encoder.seen == [("b", prompt)]
+
+
+def test_live_negatives_of_rows():
+    """Each row's own texts, as many slots as one of the rows needs."""
+    rows = Dataset.from_dict({"hard_negatives": [["a", "bb"], [], ["ccc"]]})
+    live = LiveNegatives(rows, lambda texts, lang: [[len(text), 1.0] for text in texts])
+
+    vectors, mask = live[[2, 0, 1]]
+
+    assert mask.tolist() == [[True, False], [True, True], [False, False]]
+    assert vectors[mask].tolist() == [[3, 1], [1, 1], [2, 1]]
+    assert not vectors[~mask].any()
+
+
+def test_live_negatives_of_rows_without_any_have_a_blank_slot():
+    rows = Dataset.from_dict({"hard_negatives": [["a"], []]})
+    live = LiveNegatives(rows, lambda texts, lang: [[1.0, 2.0, 3.0] for _ in texts])
+
+    vectors, mask = live[[1]]
+
+    assert mask.tolist() == [[False]]
+    assert vectors.tolist() == [[[0, 0, 0]]]
 
 
 def test_sparse_embeddings_are_not_stored(tmp_path):

@@ -6,6 +6,7 @@ import copy
 import numpy as np
 import pytest
 import torch
+from datasets import Dataset
 from scipy.special import logsumexp
 from tokenizers import Tokenizer, processors
 from transformers import PreTrainedTokenizerFast
@@ -13,10 +14,11 @@ from transformers import PreTrainedTokenizerFast
 from hf_echo.data.directions import extension_pairs, monolingual
 from hf_echo.data.tokenized import tokenize_parallel
 from hf_echo.inference import encode
-from hf_echo.inference.embedding_store import LiveRows, frozen_embeddings
+from hf_echo.inference.embedding_store import LiveNegatives, LiveRows, frozen_embeddings
 from hf_echo.modeling import EchoTokenizer
 from hf_echo.stages.token import own_tokens
 
+from ..formulas import unit
 from ..losses.test_distillation import FIGURES, algorithm_2
 
 pytestmark = pytest.mark.trains
@@ -91,6 +93,33 @@ def test_total_is_algorithm_2(extend, of_all_kinds):
     loss, student = loss_of_rows(extend(**WITHOUT_DROPOUT), rows)
 
     assert loss == pytest.approx(algorithm_2(student, source, target, kinds, FIGURES), rel=1e-4)
+
+
+def test_hard_negatives_have_a_softmax_of_their_own(extend, of_all_kinds, teacher, toy_tokenizer):
+    """OS Eq. 5's hard term in numpy, with the scale of a row's kind, added to Algorithm 2."""
+    rows, kinds, source, target = of_all_kinds
+    texts = ["A cat sleeps.", "A dog sleeps.", "No cat sleeps."]
+    live = LiveNegatives(
+        Dataset.from_dict({"hard_negatives": [texts[: row % 4] for row in range(max(rows) + 1)]}),
+        lambda texts, lang: encode(teacher, toy_tokenizer, texts, lang),
+    )
+    trainer = extend(**WITHOUT_DROPOUT, hard_negatives_weight=0.7)
+    trainer.negatives = live
+
+    loss, student = loss_of_rows(trainer, rows)
+
+    vectors = encode(teacher, toy_tokenizer, texts, "eng_Latn").astype(float)
+    hard_losses = []
+    for place, (row, kind) in enumerate(zip(rows, kinds, strict=True)):
+        # A base language's target is the mean of both sides, English its own, a new one's the target.
+        share = {"new": 0.0, "english": 1.0, "base": 0.5}[kind]
+        own_target = share * source[place] + (1 - share) * target[place]
+        candidates = np.vstack([own_target, vectors[: row % 4]])
+        cosines = unit(candidates) @ unit(student[place, None])[0]
+        logits = (60.0 if kind == "new" else 10.0) * cosines
+        hard_losses.append(logsumexp(logits) - logits[0])
+    total = algorithm_2(student, source, target, kinds, FIGURES) + 0.7 * np.mean(hard_losses)
+    assert loss == pytest.approx(total, rel=1e-4)
 
 
 @pytest.mark.parametrize("base_target", ["source", "target"])

@@ -11,6 +11,7 @@ from huggingface_hub import ModelCard
 
 import hf_echo.steps.data as run_data
 from hf_echo.modeling import EchoForTranslation
+from hf_echo.negatives import hard_negatives_for
 from hf_echo.stages.core.arguments import DataArguments, ModelArguments
 from hf_echo.stages.extension import ExtensionConfig
 from hf_echo.steps.data import embedded_sides
@@ -96,6 +97,32 @@ def test_a_live_teacher_is_not_asked_about_new_languages(toy, monkeypatch, tmp_p
     assert source[range(20)].any(1).sum() == 10
     assert target[range(20)].any(1).all()
     assert seen == {"eng_Latn", "fra_Latn"}
+
+
+def test_an_extension_tells_english_targets_from_hard_negatives(toy, monkeypatch, tmp_path):
+    """Those of the rules, embedded by the live teacher; other targets have none."""
+    encoder = lambda texts, lang: [[len(text), lang == "eng_Latn"] for text in texts]  # noqa: E731
+    monkeypatch.setattr(run_data, "any_encoder", lambda _: encoder)
+    args = DataArguments(teacher="any", live_teacher=True, rule_negatives=2)
+    config = ExtensionConfig(str(tmp_path), base_languages=["eng_Latn", "fra_Latn"], use_cpu=True)
+    stage = stage_named("extension")
+    rows = stage.choose_rows(toy.dataset(), args, config)
+
+    sides = embedded_sides(stage, ModelArguments(), args, config, rows)
+    vectors, mask = sides["negatives"][range(len(rows))]
+
+    by_rule = hard_negatives_for(rows["target"], 2)
+    for row, lang in enumerate(rows["target_lang"]):
+        texts = [text for text, _ in by_rule[row]] if lang == "eng_Latn" else []
+        assert vectors[row][mask[row]].tolist() == [[len(text), True] for text in texts]
+    assert mask.any()
+
+
+def test_hard_negatives_of_an_extension_need_a_live_teacher(place, recipe, toy_folders):
+    start = str(toy_folders["training"])
+    path = recipe("x", "extension", model_name_or_path=start, teacher=start, rule_negatives=2)
+    with pytest.raises(ValueError, match="rule_negatives of an extension needs live_teacher: true"):
+        train_recipe(path)
 
 
 @pytest.mark.parametrize(

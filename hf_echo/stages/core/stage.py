@@ -36,6 +36,7 @@ class Embedded:
         encoder: the encoder's name, or None where the recipe names none.
         normalize: rows of length 1.
         languages: the languages that are embedded; the others read as zeros. None: all.
+        negatives: a live teacher also embeds the rows' hard negatives, where they have some.
     """
 
     role: str
@@ -43,6 +44,7 @@ class Embedded:
     sides: tuple[str, ...] = ("source", "target")
     normalize: bool = False
     languages: Callable[[Any], list[str] | None] = lambda config: None
+    negatives: bool = False
 
 
 class Stage:

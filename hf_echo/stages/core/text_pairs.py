@@ -13,6 +13,7 @@ from transformers import AutoTokenizer
 from ... import data
 from ...data.prepared import TOKENIZER, PreparedParallel, is_prepared
 from ...data.tokenized import TokenizedParallel, tokenize_parallel
+from ...languages import ENGLISH
 from ...modeling import EchoTokenizer
 from ...utils.hub import snapshot
 from .arguments import DataArguments, ModelArguments
@@ -39,6 +40,20 @@ def load_pairs(args: DataArguments) -> Dataset | PreparedParallel:
                 )
         return PreparedParallel(args.train_data)
     return load_with(data.load_parallel, args.train_data, args.data_options)
+
+
+def with_rule_negatives(rows: Dataset, most: int) -> Dataset:
+    """The rows with at most `most` hard negatives by rule in the column `hard_negatives`, none for
+    targets that are not English: the rules write English."""
+    from ...negatives.rules import hard_negatives_for
+
+    of_targets = hard_negatives_for(rows["target"], most)
+    negatives: list[list[str]] = []
+    for lang, of_target in zip(rows["target_lang"], of_targets, strict=True):
+        negatives.append([text for text, _ in of_target] if lang == ENGLISH else [])
+    if "hard_negatives" in rows.column_names:
+        rows = rows.remove_columns("hard_negatives")
+    return rows.add_column("hard_negatives", negatives)
 
 
 def load_dev_sets(args: DataArguments) -> dict[str, DevSet]:
