@@ -69,7 +69,7 @@ def test_fields_of_some_stages_are_those_that_a_stage_names():
         ),
         (
             {"rule_negatives": 3},
-            "does not read rule_negatives; stages that read it: hard_negatives$",
+            "does not read rule_negatives; stages that read it: hard_negatives, extension$",
         ),
         (
             {"per_device_train_batch_size": 9},
