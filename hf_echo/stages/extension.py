@@ -51,12 +51,6 @@ class ExtensionConfig(CachedBatchConfig, DistillationConfig):
         "interpolated",
     )
     new_language_drop: float = setting("OS p_unk of new languages", 0.5, least=0, most=1)
-    hard_negatives_weight: float = setting(
-        "weight of the student's softmax over its target and the target's hard negatives (`rule_negatives`), which the "
-        "teacher embeds: OS Eq. 5, used here by us",
-        1.0,
-        least=0,
-    )
     dropout: float | None = setting(
         "of the student's attention; null: that of its configuration", 0.05, least=0, most=1
     )
@@ -157,10 +151,7 @@ class ExtensionTrainer(DistillationTrainer):
             return parts
 
         parts = loss_by_blocks(losses, len(student))
-        weights = dict.fromkeys(parts, 1.0)
-        if self.negatives is not None:
-            weights["hard_negatives"] = self.args.hard_negatives_weight
-        return parts, weights
+        return parts, dict.fromkeys(parts, 1.0)
 
     def source_langs(self, inputs: dict[str, Any]) -> list[str]:
         data = self.train_dataset
