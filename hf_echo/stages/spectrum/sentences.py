@@ -45,8 +45,8 @@ class SpectrumSentencesStage(SpectrumStage):
     trainer = SentencesTrainer
 
     def planned_batch(self, planned: SpectrumConfig, config: SentencesConfig) -> PlannedBatch:
-        """`max_tokens` sentences, each with its prompt; the end token takes the place of the first
-        one, which is no label."""
+        """`max_tokens` sentences, each with its prompt. The first token is not predicted and the end
+        token is, so a sentence has as many labels as tokens."""
         of_sentence = sentence_tokens(config) + len(planned.prompt_ids)
         row = max(config.row_length, config.max_sentences * of_sentence)
         return PlannedBatch(config.max_tokens, config.max_tokens * of_sentence, row)
