@@ -527,18 +527,45 @@ def _main_code(iso: str) -> str | None:
     return None
 
 
+LISTED = "docs/languages.md lists the codes, such as fra_Latn"
+
+
 def _suggestion(text: object) -> str:
-    """ ": did you mean fra_Latn (French)?", or where the known codes are listed,
-    if none is close."""
-    code = _find(text)  # "fra", "fr", "French"
+    """The end of a message about an unknown language: what it may mean, such as ": did you mean
+    fra_Latn (French)?", and without anything similar where the codes are listed."""
     word = str(text).strip().lower()
-    # two letters are a code, and similar codes mean other languages
-    if code is None and len(word) > 2:
-        spellings = {code.lower(): code for code in LANGUAGES} | _BY_NAME
-        code = spellings.get(nearest(word, spellings))
-    if code is None:
-        return ": see hf_echo.languages.LANGUAGES for the known ones"
-    return f": did you mean {code} ({LANGUAGES[code].name})?"
+    code = _find(text)  # "fra", "fr", "French"
+    codes = [code] if code else _similar_codes(word)
+    if not codes:
+        return f": {LISTED}"
+    *others, last = [f"{code} ({LANGUAGES[code].name})" for code in codes]
+    choices = f"{', '.join(others)} or {last}" if others else last
+    if len(word) == 3 and not code:
+        return f": did you mean {choices}? {LISTED}"
+    return f": did you mean {choices}?"
+
+
+def _similar_codes(word: str) -> list[str]:
+    """Codes whose spelling, or the spelling of whose name, is similar; at most three.
+
+    Two letters are a code, and similar codes mean other languages. So do three, but there all codes
+    of one other letter are a start.
+    """
+    if len(word) < 3:
+        return []
+    if len(word) == 3:
+        codes = []
+        for iso in sorted({code.split("_")[0] for code in LANGUAGES}):
+            equal_letters = sum(a == b for a, b in zip(iso, word, strict=False))
+            code = _main_code(iso)
+            if len(iso) == 3 and equal_letters == 2 and code:
+                codes.append(code)
+        # The last letter is wrong more often, and a language with much text is asked for more often.
+        codes.sort(key=lambda code: (code[:2] != word[:2], LANGUAGES[code].resource != "high"))
+        return codes[:3]
+    spellings = {code.lower(): code for code in LANGUAGES} | _BY_NAME
+    near = nearest(word, spellings)
+    return [spellings[near]] if near else []
 
 
 def _other_scripts() -> dict[str, tuple[str, ...]]:

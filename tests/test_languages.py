@@ -172,7 +172,28 @@ def test_two_letter_codes():
 @pytest.mark.parametrize("code", ["aa", "bi", "av"])
 def test_similar_letters_are_no_help_for_two_letters(code):
     """Afar, Bislama and Avar are not in the table."""
-    refuses("see hf_echo.languages.LANGUAGES", find_language, code)
+    refuses(": docs/languages.md lists the codes, such as fra_Latn", find_language, code)
+
+
+@pytest.mark.parametrize(
+    ("word", "nearest"),
+    [
+        ("frx", "fra_Latn (French), frp_Latn (Arpitan) or frr_Latn (Northern Frisian)"),
+        ("enl", "eng_Latn (English) or ell_Grek (Greek)"),
+    ],
+)
+def test_three_letters_get_the_codes_of_one_other_letter(word, nearest):
+    """Those of the same first letters come first, and of them those with much text."""
+    refuses(f"unknown language {word!r}: did you mean {nearest}?", find_language, word)
+
+
+def test_the_page_lists_every_code():
+    """The message about an unknown language sends the reader there."""
+    page = (Path(__file__).parents[1] / "docs" / "languages.md").read_text(encoding="utf-8")
+    listing = " ".join(page.partition("\n## All codes\n")[2].split())
+
+    for code, name in LANGUAGE_NAMES.items():
+        assert f"`{code}` {name}" in listing, code
 
 
 def test_two_letter_codes_agree_with_iso_639_3():
@@ -228,6 +249,6 @@ test_wrong_names = refusals(
     ("Frensh", "unknown language 'Frensh': did you mean fra_Latn (French)?"),
     ("fra_Hebr", "unknown language 'fra_Hebr'"),
     ("", "unknown language ''"),
-    ("%%%%", "unknown language '%%%%': see hf_echo.languages.LANGUAGES"),
+    ("%%%%", "unknown language '%%%%': docs/languages.md lists the codes"),
     call=find_language,
 )
