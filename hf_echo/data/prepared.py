@@ -32,7 +32,7 @@ from datasets import Dataset, concatenate_datasets
 from torch.utils.data import Sampler
 from tqdm.auto import tqdm
 
-from ..utils.files import read_json, write_json
+from ..utils.files import read_json, remove_leftovers, unfinished_path, write_json
 from ..utils.fingerprint import sha256
 from .tokenized import TokenizedParallel, text_ids, tokenize_parallel
 
@@ -190,8 +190,8 @@ def _make_shard(job: ShardJob) -> None:
     """Tokenize one shard and put it in its place, whole or not at all."""
     dataset, tokenizer, out, number, shards, max_length = job
     folder = shard_folder(out, number)
-    unfinished = folder.with_name(f".{folder.name}.{os.getpid()}")
-    shutil.rmtree(unfinished, ignore_errors=True)
+    remove_leftovers(folder.parent, folder.name)
+    unfinished = unfinished_path(folder.parent, folder.name)
     rows = rows_of_shard(dataset, number, shards)
     tokenized = tokenize_parallel(rows, tokenizer, max_length=max_length, progress=False)
     tokenized.save(unfinished)

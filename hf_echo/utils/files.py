@@ -6,17 +6,22 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
+import logging
 import os
+import platform
 import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import numpy as np
+
+logger = logging.getLogger(__name__)
 
 # What numpy says where less was written: nothing about the disk.
 SHORT_WRITE = re.compile(r"\d+ requested and \d+ written")
@@ -28,7 +33,8 @@ def write_whole(path: str | Path) -> Iterator[Path]:
     error.
 
     Missing folders are created. If `path` is a link, the file that it points to is replaced. If it
-    is not a regular file (`/dev/stdout`, a pipe), it is written directly.
+    is not a regular file (`/dev/stdout`, a pipe), it is written directly. What a killed process
+    left of this file is removed.
 
     Raises:
         ValueError: `path` is a folder.
@@ -46,8 +52,9 @@ def write_whole(path: str | Path) -> Iterator[Path]:
         return
     place = Path(os.path.realpath(path))
     place.parent.mkdir(parents=True, exist_ok=True)
-    # Hidden, and with the same suffix, from which numpy and matplotlib choose the format.
-    unfinished = place.with_name(f".{place.stem}.{os.getpid()}.{os.urandom(4).hex()}{place.suffix}")
+    remove_leftovers(place.parent, place.stem, place.suffix)
+    # With the same suffix, from which numpy and matplotlib choose the format.
+    unfinished = unfinished_path(place.parent, place.stem, place.suffix)
     try:
         with named_when_full(path):
             yield unfinished
@@ -57,6 +64,68 @@ def write_whole(path: str | Path) -> Iterator[Path]:
         os.replace(unfinished, place)
     finally:
         unfinished.unlink(missing_ok=True)
+
+
+def unfinished_path(parent: Path, name: str, suffix: str = "") -> Path:
+    """A hidden path for what is being written; it says which process of which machine writes it."""
+    writer = f"{_machine()}.{os.getpid()}.{os.urandom(4).hex()}"
+    return parent / f".{name}.{writer}{suffix}"
+
+
+def leftovers(parent: Path, name: str, suffix: str = "") -> Iterator[Path]:
+    """Unfinished files and folders (`unfinished_path`) of processes that were killed.
+
+    Of another machine it cannot be known whether the process lives; a warning names the path.
+    """
+    if not parent.is_dir():
+        return
+    writer = r"(?P<machine>[0-9a-f]{8})\.(?P<process>[0-9]{1,9})\.[0-9a-f]{8}"
+    pattern = re.compile(rf"\.{re.escape(name)}\.{writer}{re.escape(suffix)}")
+    for entry in list(os.scandir(parent)):
+        writing = pattern.fullmatch(entry.name)
+        if writing is None:
+            continue
+        if writing["machine"] != _machine():
+            logger.warning(
+                "%s was not finished on another machine: remove it, unless a run there writes it",
+                entry.path,
+            )
+        elif not _lives(int(writing["process"])):
+            yield Path(entry.path)
+
+
+def remove_leftovers(parent: Path, name: str, suffix: str = "") -> None:
+    """Remove what killed processes left of one output; what a living process writes stays."""
+    for path in leftovers(parent, name, suffix):
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+        logger.info("%s is removed: the run that wrote it was killed", path)
+
+
+@cache
+def _machine() -> str:
+    """Eight digits of the machine, or of the container, in which a number names one process."""
+    facts = [platform.node()]
+    with suppress(OSError):
+        facts.append(Path("/etc/machine-id").read_text())
+    with suppress(OSError):  # containers of one machine each count their processes
+        facts.append(os.readlink("/proc/self/ns/pid"))
+    return short_hash("\n".join(facts))[:8]
+
+
+def _lives(process: int) -> bool:
+    """Whether a process of this machine may be there."""
+    if os.name == "nt":  # os.kill would end it, or send it Ctrl-C
+        return True
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # somebody else's
+        return True
+    return True
 
 
 @contextmanager

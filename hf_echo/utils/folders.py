@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from .files import named_when_full
+from .files import leftovers, named_when_full, remove_leftovers, unfinished_path
 from .lineage import FILE
 from .outputs import as_written
 
@@ -28,6 +28,7 @@ SUFFIXES = {
     ".xml",
 }
 NAMES = {"merges.txt", "vocab.txt"}
+REPLACED = ".old"  # end of the name of a folder that is being replaced
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "adapter_model.safetensors")
 
 
@@ -36,9 +37,15 @@ def write_folder(path: str | Path) -> Iterator[Path]:
     """Gives an empty folder, which replaces `path` when the block ends without an error.
 
     `path` is nothing, a checkpoint, or what a command of hf-echo has written and nobody has changed
-    since.
+    since. What a killed process left of this folder is removed.
     """
     place = Path(os.path.realpath(path))
+    # A run that was killed while it replaced the folder has moved the earlier one away.
+    for earlier in leftovers(place.parent, place.name, REPLACED):
+        if not place.exists():
+            os.replace(earlier, place)
+    remove_leftovers(place.parent, place.name)
+    remove_leftovers(place.parent, place.name, REPLACED)
     if place.is_file():
         raise ValueError(f"{path} is a file; give the name of a folder")
     is_ours = as_written(place)
@@ -54,7 +61,7 @@ def write_folder(path: str | Path) -> Iterator[Path]:
         if file.is_file() and not is_ours and not _is_ours(inner):
             raise ValueError(f"{path} also holds {inner}: move it, or name another folder")
     place.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = place.with_name(f".{place.name}.{os.getpid()}.{os.urandom(4).hex()}")
+    unfinished = unfinished_path(place.parent, place.name)
     unfinished.mkdir()
     try:
         with named_when_full(path):
@@ -64,7 +71,7 @@ def write_folder(path: str | Path) -> Iterator[Path]:
             file.chmod(unfinished.stat().st_mode & 0o666)
         # The old folder moves away first: a folder cannot take the place of another in one step.
         if place.exists():
-            earlier = unfinished.with_suffix(".old")
+            earlier = unfinished.with_name(unfinished.name + REPLACED)
             os.replace(place, earlier)
             os.replace(unfinished, place)
             shutil.rmtree(earlier)
