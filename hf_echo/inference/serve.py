@@ -454,7 +454,8 @@ def make_app(
 ) -> FastAPI:
     """The routes; arguments as in `serve`. The first model answers requests that name none."""
     service = Service(batchers, truncate, max_texts)
-    app = FastAPI(title="hf-echo serve", docs_url=None, redoc_url=None)  # they load from a CDN
+    # The pages of documentation load from a CDN.
+    app = FastAPI(title="hf-echo serve", version=version("hf-echo"), docs_url=None, redoc_url=None)
     app.add_middleware(Guard, token=token, max_body=max_body)
     service.metrics.counts(app)
     if origins:  # outermost: a browser asks first, without the token

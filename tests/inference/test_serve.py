@@ -25,6 +25,7 @@ from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
+import hf_echo
 import hf_echo.inference.serve
 from hf_echo.inference import encode
 from hf_echo.inference.batcher import Batcher, PromptedModel
@@ -173,6 +174,13 @@ def test_the_server_says_what_it_is(port):
 
     assert status == 200
     assert (info["model_id"], info["max_client_batch_size"]) == ("toy", 40)
+
+
+def test_the_schema_has_the_version_of_the_package(port):
+    status, schema = get(port, "/openapi.json")
+
+    assert status == 200
+    assert schema["info"]["version"] == hf_echo.__version__
 
 
 def test_health_needs_no_key(port):
