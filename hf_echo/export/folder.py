@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
+from ..utils.extras import check_extra
 from ..utils.folders import write_folder
 from ..utils.lineage import write_lineage
 from .graphs import write_onnx, write_openvino
@@ -13,6 +14,12 @@ from .static import write_static
 from .stock import Stock, open_stock, write_stock
 
 Format = Literal["stock", "onnx", "openvino", "static"]
+# Format -> what writes it; the extra has the name of the format.
+PACKAGES = {
+    "onnx": ("onnx", "onnxscript", "onnxruntime"),
+    "openvino": ("openvino", "onnx", "onnxscript"),
+    "static": ("model2vec", "skeletoken"),
+}
 GRAPHS: dict[str, Callable[..., dict[str, Any]]] = {"onnx": write_onnx, "openvino": write_openvino}
 
 
@@ -35,6 +42,7 @@ def export_checkpoint(
         FileNotFoundError: no such model. ImportError: a package is missing.
         ValueError: the format cannot hold this model.
     """
+    check_packages(to)
     stock = open_stock(model)
     with write_folder(out) as folder:
         report = _write(stock, model, folder, to)
@@ -43,6 +51,11 @@ def export_checkpoint(
             folder, "export", {"to": to}, parents={"model": model}, results=results, output_dir=out
         )
     return report
+
+
+def check_packages(to: str) -> None:
+    """Raises ImportError where a package is missing that writes this format."""
+    check_extra(to, PACKAGES.get(to, ()))
 
 
 def _write(stock: Stock, model: str | Path, folder: Path, to: str) -> dict[str, Any]:

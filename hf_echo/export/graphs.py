@@ -25,7 +25,6 @@ import torch
 from torch import nn
 
 from ..data.builtin import builtin_nway
-from ..utils.extras import extra
 from ..utils.files import first_line
 from .stock import Stock
 
@@ -64,11 +63,9 @@ def write_onnx(stock: Stock, folder: Path) -> dict[str, Any]:
     Below `LEAST_COSINE` the 8-bit files are left out, with a warning.
 
     Raises:
-        ImportError: onnx, onnxscript or onnxruntime is missing.
         ValueError: the backbone cannot be exported, or is too large for one file.
     """
-    with extra("onnx"):
-        import onnx.utils
+    import onnx.utils
 
     folder.mkdir(parents=True)
     whole = folder / f"{WHOLE}.onnx"
@@ -161,8 +158,7 @@ def _rows_in_8_bits(graph: Any) -> None:
 def write_openvino(stock: Stock, folder: Path) -> dict[str, Any]:
     """Write the graph of token states for OpenVINO, in float32:
     bf16 is a hint of the program that runs it."""
-    with extra("openvino"):
-        import openvino
+    import openvino
 
     with TemporaryDirectory() as place:
         whole = Path(place) / "whole.onnx"
@@ -174,9 +170,7 @@ def write_openvino(stock: Stock, folder: Path) -> dict[str, Any]:
 
 def export_graph(stock: Stock, file: Path) -> None:
     """Write `SentenceGraph` as one ONNX file."""
-    with extra("onnx"):
-        import onnx
-        import onnxscript  # noqa: F401 (torch.onnx imports it)
+    import onnx
 
     # The size first: torch's exporter would run out of memory at the end.
     graph = SentenceGraph(stock).eval()

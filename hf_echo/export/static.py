@@ -21,7 +21,6 @@ from tokenizers.processors import TemplateProcessing
 from ..data.builtin import builtin_nway
 from ..evaluation.retrieval.multilingual import evaluate_xsim
 from ..inference.any_encoder import any_encoder
-from ..utils.extras import extra
 from .stock import Stock
 
 ROWS = 100  # meanings of the built-in corpus, in ten languages
@@ -41,8 +40,7 @@ def write_static(stock: Stock, model: str | Path, folder: Path) -> dict[str, Any
         {"xsim", "xsim_of_model", "dimensions", "tokens"}: percent of wrong nearest neighbours among
         translations.
     """
-    with extra("static"):
-        from model2vec.distill import distill_from_model
+    from model2vec.distill import distill_from_model
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 

@@ -33,7 +33,7 @@ from transformers import (
     XLMRobertaModel,
 )
 
-from ..checkpoints.open_text import encoder_of, open_checkpoint
+from ..checkpoints.open_text import encoder_of, open_checkpoint, stored_config
 from ..inference.encode import opening
 from ..modeling import EchoEncoder
 from ..modeling.pooling_echo import POOLINGS
@@ -82,15 +82,25 @@ class Stock:
         return dict(self.tokenizer([prompt + text for text in texts], **options))
 
 
-def open_stock(model: str | Path) -> Stock:
-    """The parts of a stock folder from a checkpoint, release or model of the package,
-    in float32."""
-    encoder = encoder_of(open_checkpoint(model))
-    config = encoder.config
-    if config.prompts == "tokens":
+def check_stock(model: str | Path) -> None:
+    """Refuse by its configuration, without reading weights, a model that has no stock form.
+
+    Raises:
+        FileNotFoundError: no such model. ValueError: it is no text encoder, or marks languages by
+            special tokens.
+    """
+    if stored_config(model).prompts == "tokens":
         raise ValueError(
             f"{model} marks languages by special tokens, as SONAR does: no stock tokenizer adds them"
         )
+
+
+def open_stock(model: str | Path) -> Stock:
+    """The parts of a stock folder from a checkpoint, release or model of the package,
+    in float32."""
+    check_stock(model)
+    encoder = encoder_of(open_checkpoint(model))
+    config = encoder.config
     backbone = model_for_auto_class(encoder.backbone)
     if backbone is None:
         raise ValueError(

@@ -20,7 +20,7 @@ from ..cards.model_card import checkpoint_card, write_checkpoint_card
 from ..checkpoints.few_bits import store_few_bits
 from ..checkpoints.open_text import encoder_of, open_checkpoint
 from ..data.leaks import REPORT
-from ..export.folder import GRAPHS
+from ..export.folder import GRAPHS, check_packages
 from ..export.stock import open_stock, write_stock
 from ..inference.encode import open_tokenizer, opening, pick_dtype
 from ..inference.encode_speech import load_speech_encoder
@@ -69,6 +69,8 @@ def release_checkpoint(  # noqa: PLR0913 (the options of `hf-echo release`)
     settings = {"dtype": dtype, **kinds, "generation": dict(generation or {}), "code": code}
     if license:
         settings["license"] = license
+    if also:
+        check_packages(also)
     found_leaks = leak_reports(model, leaks)
     whole = open_checkpoint(model)
     encoder = encoder_of(whole)

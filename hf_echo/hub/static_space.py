@@ -23,6 +23,8 @@ import numpy as np
 
 from ..cards.model_card import write_checkpoint_card
 from ..export import export_checkpoint
+from ..export.folder import check_packages
+from ..export.stock import check_stock
 from ..inference.any_encoder import any_encoder
 from ..languages import LANGUAGES, OTHER_NAMES
 from ..utils.files import read_json, read_text, write_json, write_text
@@ -53,11 +55,23 @@ LOADED = (
 
 def write_static_space(model: str | Path, out: str | Path) -> Path:
     """Write the Space of a model; any server of files can serve the folder,
-    and `hf-echo push` sends it to the Hub."""
+    and `hf-echo push` sends it to the Hub.
+
+    The packages of the export, the model and `out` are checked first, then npm fetches, then the
+    model is exported.
+
+    Raises:
+        FileNotFoundError: no npm, or no such model. ImportError: a package of the extra onnx is
+            missing. ConnectionError: npm cannot fetch.
+        ValueError: the model has no such form, `out` holds something else, or what npm brought is
+            not what was tested.
+    """
     if shutil.which("npm") is None:
         raise FileNotFoundError(
             "npm is not in PATH: install Node.js, which fetches the JavaScript of the page"
         )
+    check_packages("onnx")
+    check_stock(model)
     out = Path(out)
     with TemporaryDirectory() as place, write_folder(out) as folder:
         shutil.copytree(PAGE, folder, dirs_exist_ok=True)

@@ -10,6 +10,7 @@ import pytest
 from huggingface_hub.utils import get_session
 from sklearn.decomposition import PCA
 
+from hf_echo.export.folder import PACKAGES
 from hf_echo.hub import space_folder
 from hf_echo.hub import space_views as limits
 from hf_echo.hub.space_views import (
@@ -389,7 +390,9 @@ def test_without_gradio_one_line_says_so(refused, monkeypatch):
 
 @pytest.fixture
 def static_space(tmp_path, monkeypatch):
-    """The command that writes a static Space, where PATH is an empty folder."""
+    """The command that writes a static Space, where PATH is an empty folder and no package is
+    missing."""
+    monkeypatch.setitem(PACKAGES, "onnx", ())
     (tmp_path / "bin").mkdir()
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     return ["space", "--model", "echo-nano", "--static", tmp_path / "page"]
@@ -415,6 +418,52 @@ def test_what_npm_brings_is_checked(refused, static_space, tmp_path, npm, messag
     refused(message, *static_space)
 
     assert not (tmp_path / "page").exists()
+
+
+@pytest.fixture
+def counted_npm(tmp_path):
+    """A program `npm` that brings nothing; the file that it writes when it is called."""
+    script = tmp_path / "bin" / "npm"
+    script.write_text(f"#!/bin/sh\necho called > {tmp_path}/called\n", encoding="utf-8")
+    script.chmod(0o755)
+    return tmp_path / "called"
+
+
+def test_a_package_that_is_missing_is_named_before_npm(
+    refused, static_space, counted_npm, monkeypatch
+):
+    monkeypatch.setitem(PACKAGES, "onnx", ("onnxruntime",))
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+
+    refused("onnxruntime is not installed: pip install -e '.[onnx]'", *static_space)
+
+    assert not counted_npm.exists()
+
+
+@pytest.mark.parametrize(
+    "model, message",
+    [
+        ("echo-nano-speech", "is a speech encoder: this operation is for text encoders"),
+        ("./none", "no folder ./none"),
+    ],
+)
+def test_a_wrong_model_is_named_before_npm(refused, static_space, counted_npm, model, message):
+    command = [model if word == "echo-nano" else word for word in static_space]
+
+    refused(message, *command)
+
+    assert not counted_npm.exists()
+
+
+def test_a_folder_that_is_there_is_named_before_npm(refused, static_space, counted_npm):
+    page = static_space[-1]
+    page.mkdir()
+    (page / "notes.txt").write_text("mine")
+
+    refused("page is there", *static_space)
+
+    assert not counted_npm.exists()
+    assert (page / "notes.txt").read_text() == "mine"
 
 
 def test_the_close_cosine_separates_translations_from_others():
