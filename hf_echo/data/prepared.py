@@ -335,12 +335,10 @@ class ShardBatchSampler(Sampler[list[int]]):
         lengths_of: Callable[[TokenizedParallel], np.ndarray],
         seed: int,
     ):
-        self.data, self.make_sampler, self.lengths_of, self.seed = (
-            data,
-            make_sampler,
-            lengths_of,
-            seed,
-        )
+        self.data = data
+        self.make_sampler = make_sampler
+        self.lengths_of = lengths_of
+        self.seed = seed
         self.epoch = 0
         self._batches: list[int] | None = None
 
