@@ -124,6 +124,14 @@ def test_another_value_is_seen(recipe, field, value, tmp_path):
 # What max_tokens counts
 
 
+@pytest.mark.parametrize("recipe", ["spectrum/1_tower", "spectrum/2_sentences"])
+def test_a_step_of_spectrum_has_the_sentences_that_os_9_2_prints(recipe):
+    """2M on 64 devices."""
+    values = read_yaml(RECIPES / f"{recipe}.yaml")
+    of_device = values["max_tokens"] * value_of(values, "gradient_accumulation_steps")
+    assert 64 * of_device == 2 * 2**20
+
+
 def pairs_on_a_device(recipe: str, rows: int = 20_000, tokens: int = 43) -> float:
     """Mean number of pairs in a batch of a recipe's budget, where the sampler sees the longer side
     of each pair."""

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import nn
-from transformers import PreTrainedConfig
+from transformers import PreTrainedConfig, PreTrainedModel
 
 from ...checkpoints.pruning.layout import layer_list
 from ...modeling import EchoConfig, EchoDecoder, EchoEncoder, EchoForTranslation
@@ -149,6 +149,8 @@ READ_ONE_INPUT = (
 # Bytes of a weight in NF4: 4 bits, and a scale of 8 bits for each 64 weights, whose own scales of 4 bytes stand for 256
 # of them (QLoRA, section 3).
 NF4_BYTES = 1 / 2 + 1 / 64 + 4 / (64 * 256)
+MACHINE = 8  # GPUs of one machine, over which FSDP2 shards what is too large for one
+SHARDED = f"memory_gib sharded over {MACHINE}"  # in a report
 
 
 class Stack(NamedTuple):
@@ -445,3 +447,28 @@ def memory(
     if activations:
         gibibytes["activations"] = activations / 2**30
     return with_total(gibibytes)
+
+
+def sharded_memory(
+    model: PreTrainedModel, gibibytes: dict[str, float], args: Any
+) -> dict[str, float]:
+    """GiB on each of `MACHINE` devices where FSDP2 shards weights, gradients and AdamW as
+    train_scripts/accelerate/fsdp2.yaml does.
+
+    A pass gathers the weights of one block, those of the next one, and gradients of one; what is in
+    no block stays gathered.
+
+    Args:
+        model: its `_no_split_modules` name the classes of blocks.
+        gibibytes: of one device without sharding (`memory`).
+    """
+    blocks = []
+    for module in model.modules():
+        if type(module).__name__ in (model._no_split_modules or ()):
+            blocks.append(count(module))
+    outside = count(model) - sum(blocks)
+    size = 2 if args.bf16 or args.fp16 else 4
+    sharded = {name: gibibytes[name] / MACHINE for name in ("weights", "gradients and AdamW")}
+    sharded["gathered"] = size * (3 * max(blocks, default=0) + outside) / 2**30
+    sharded["activations"] = gibibytes.get("activations", 0.0)
+    return with_total(sharded)

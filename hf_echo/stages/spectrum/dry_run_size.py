@@ -10,12 +10,14 @@ from ...modeling import SpectrumConfig, SpectrumForCausalLM, SpectrumModel
 from ..core.adapter import AdapterSettings
 from ..core.base import freeze_named
 from ..core.plan import (
+    SHARDED,
     Stack,
     activation_memory,
     count,
     count_learning,
     memory,
     put_adapter,
+    sharded_memory,
     with_total,
 )
 
@@ -97,9 +99,16 @@ def size_of_tower(planned: SpectrumConfig, config: Any) -> dict[str, Any]:
     # Documents share a row; a longer one is a row by itself.
     row = max(config.row_length, config.max_sentences + 1)
     activations = activation_memory(config, [stack_of_tower(tower, config.max_tokens, row)])
+    of_one_device = memory(count(tower), count_learning(tower), activations)
     return {
         "parameters": with_total({"tower": count(tower)}),
-        "memory_gib": memory(count(tower), count_learning(tower), activations),
+        "batches": {
+            "sentences per device": config.max_tokens,
+            "devices": config.world_size,
+            "accumulation": config.gradient_accumulation_steps,
+        },
+        "memory_gib": of_one_device,
+        SHARDED: sharded_memory(tower, of_one_device, config),
     }
 
 
@@ -123,6 +132,7 @@ def size_of_spectrum(
         in_4_bits = put_adapter(model.decoder, adapter, "decoder", READS_TOWER)
         parameters["adapter"] = count(model) - sum(parameters.values())
     activations = activation_memory(config, stacks_of_spectrum(model, batch))
+    of_one_device = memory(count(model), count_learning(model), activations, in_4_bits)
     return {
         "parameters": with_total(parameters),
         "batches": {
@@ -132,5 +142,6 @@ def size_of_spectrum(
             "devices": config.world_size,
             "accumulation": config.gradient_accumulation_steps,
         },
-        "memory_gib": memory(count(model), count_learning(model), activations, in_4_bits),
+        "memory_gib": of_one_device,
+        SHARDED: sharded_memory(model, of_one_device, config),
     }

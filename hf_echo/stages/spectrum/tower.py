@@ -20,6 +20,7 @@ from ...utils.settings import setting
 from ..core.adapter import AdapterSettings
 from ..core.arguments import ModelArguments
 from ..core.base import LossParts
+from ..core.loss_blocks import loss_by_blocks
 from .base import DevDocuments, SpectrumStage, SpectrumStageConfig, SpectrumTrainer
 from .dry_run_size import size_of_tower
 from .parts import load_tower
@@ -72,19 +73,25 @@ class TowerTrainer(SpectrumTrainer):
         all_target, offset = gather_with_grad(target)
         all_document, _ = gather_with_grad(document)
         all_key, _ = gather_with_grad(key)
-        loss = next_embedding_loss(
-            predicted,
-            target,
-            document=document,
-            key=key,
-            all_target=all_target,
-            all_document=all_document,
-            all_key=all_key,
-            offset=offset,
-            logit_scale=self.args.logit_scale,
-            negatives=self.args.negatives,
-        )
-        return {"next_embedding": loss}, {"next_embedding": 1.0}
+
+        def loss_of_rows(part: slice) -> dict[str, torch.Tensor]:
+            loss = next_embedding_loss(
+                predicted[part],
+                target[part],
+                document=document[part],
+                key=key[part],
+                all_target=all_target,
+                all_document=all_document,
+                all_key=all_key,
+                offset=offset + part.start,
+                logit_scale=self.args.logit_scale,
+                negatives=self.args.negatives,
+            )
+            return {"next_embedding": loss}
+
+        # 64 devices of 32,768 sentences have 256 GiB of cosines on each of them.
+        parts = loss_by_blocks(loss_of_rows, len(predicted), columns=len(all_target))
+        return parts, {"next_embedding": 1.0}
 
     def measure(
         self,

@@ -11,7 +11,8 @@ from safetensors.torch import load_file
 from transformers import AutoTokenizer
 
 from hf_echo.losses import mse_loss, next_embedding_loss
-from hf_echo.modeling import EchoDecoder, SpectrumForCausalLM, SpectrumModel
+from hf_echo.modeling import EchoDecoder, EchoDecoderConfig, SpectrumForCausalLM, SpectrumModel
+from hf_echo.stages.core import loss_blocks
 from hf_echo.stages.spectrum.prefix import CONTINUE, REBUILD
 from hf_echo.steps.dry_run import dry_run
 from hf_echo.steps.recipe import RECIPES
@@ -158,6 +159,24 @@ def test_tower_predicts_each_sentence_from_those_before(predictions):
     options = dict(document=document, key=key, logit_scale=20.0)
     expected = next_embedding_loss(predicted, following, **options)
     torch.testing.assert_close(loss, expected, atol=1e-4, rtol=1e-5)
+
+
+def test_the_tower_s_loss_by_blocks_has_the_gradients_of_all_rows(recipe, caught, monkeypatch):
+    """Blocks of two rows, because there are many columns: as of many processes."""
+    trainer = caught(recipe("blocks", "spectrum_tower"))
+    model = trainer.model.train()
+    for parameter in model.layers.parameters():
+        torch.nn.init.normal_(parameter, std=0.1)
+    batch = trainer.data_collator([trainer.train_dataset[i] for i in range(5)])
+    columns = sum(len(trainer.train_dataset[i]["keys"]) for i in range(5))
+
+    def gradients(cosines: int) -> list[torch.Tensor]:
+        monkeypatch.setattr(loss_blocks, "COSINES", cosines)
+        parts, _ = trainer.loss_parts(model, batch)
+        learning = [p for p in model.parameters() if p.requires_grad]
+        return torch.autograd.grad(parts["next_embedding"], learning, allow_unused=True)
+
+    torch.testing.assert_close(gradients(2 * columns), gradients(2**28), rtol=1e-4, atol=1e-6)
 
 
 def test_tower_can_predict_by_the_squared_distance(predictions):
@@ -455,6 +474,37 @@ def test_dry_run_computes_the_memory_of_the_paper_s_tower():
     assert memory["weights"] == pytest.approx(4 * in_gibibytes)
     assert memory["gradients and AdamW"] == pytest.approx(12 * in_gibibytes)
     assert memory["activations"] > 0
+
+
+@pytest.fixture
+def of_the_paper(monkeypatch, tmp_path):
+    """of_the_paper(stage) -> dry run of a recipe at the paper's size, with the configuration of a
+    token decoder of Llama 3.2 3B."""
+    monkeypatch.chdir(tmp_path)
+    layers = dict(hidden_size=3072, intermediate_size=8192, num_hidden_layers=28, head_dim=128)
+    heads = dict(num_attention_heads=24, num_key_value_heads=8)
+    size = dict(vocab_size=128_259, embedding_size=8192)
+    config = EchoDecoderConfig(**layers, **heads, **size)
+    config.save_pretrained(tmp_path / "outputs" / "spectrum-large" / "llama")
+
+    def report(stage: str) -> dict:
+        return dry_run(RECIPES / "spectrum" / f"{stage}.yaml")
+
+    return report
+
+
+@pytest.mark.parametrize("stage", ["1_tower", "2_sentences", "3_prefix", "4_tasks"])
+def test_the_paper_s_spectrum_fits_eight_gpus_of_80_gb(of_the_paper, stage):
+    """Sharded over them; 80 GB are 74.5 GiB. One alone does not hold weights and AdamW."""
+    report = of_the_paper(stage)
+
+    sharded = report["memory_gib sharded over 8"]
+    weights = report["memory_gib"]["weights"] + report["memory_gib"]["gradients and AdamW"]
+    assert sharded["total"] < 74.5 < weights
+    assert sharded["weights"] + sharded["gradients and AdamW"] == pytest.approx(weights / 8)
+    # Three blocks of Llama 3.3 70B in bf16.
+    block = 2 * 8192 * (8192 + 1024) + 3 * 8192 * 28672 + 2 * 8192
+    assert sharded["gathered"] > 3 * 2 * block / 2**30
 
 
 def test_dry_run_computes_fewer_gradients_where_layers_are_frozen(recipe):
