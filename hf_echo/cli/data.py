@@ -60,6 +60,12 @@ class Prepare(PrepareData):
         recorded=False,
     )
 
+    def check_inputs(self) -> None:
+        from ..steps.prepare import is_recipe
+
+        if not is_recipe(self.data):
+            super().check_inputs()
+
     def prepare(self) -> dict[str, Any]:
         """Prepare the rows of a recipe, or of data with a tokenizer;
         the options of both do not mix."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
@@ -97,6 +98,7 @@ def run_command(settings: Step, report_file: Path | None = None, *, replace: boo
 
         pick_device(device)  # a device that is not there is refused before data are read
         choose_device(device)
+    settings.check_inputs()
     is_dry = getattr(settings, "dry_run", False)
     has_own_rule = _has_own_rule(type(settings)) or is_dry
     if not has_own_rule and not replace:
@@ -175,10 +177,12 @@ def _as_json(report: dict[str, Any]) -> str:
 
 def _spelled(kind: type[Step]) -> Callable[[str], str]:
     """How messages of the command line name a field: `--keep`, or `MODEL` for a position."""
-    declared_fields = fields_of(kind)
-    return lambda name: (
-        _metavar(name) if declared_fields[name].metadata["argument"] else _options(kind, name)[0]
-    )
+    return partial(_on_command_line, kind)
+
+
+def _on_command_line(kind: type[Step], name: str) -> str:
+    is_position = fields_of(kind)[name].metadata["argument"]
+    return _metavar(name) if is_position else _options(kind, name)[0]
 
 
 def _metavar(name: str) -> str:

@@ -333,7 +333,12 @@ class AddLanguage(Operation):
         "translations from the pivot language: alignment", None, reads=DATA
     )
     vocab_size: int = setting("tokens of the language's vocabulary", DefaultOf(), least=1)
-    mlm_steps: int = setting("steps of masked language modelling", DefaultOf(), least=1)
+    mlm_steps: int = setting(
+        "steps of masked language modelling on the texts; the paper's number, which took it 20 hours of an A100 for "
+        "each language (its Table 4): a few hundred show whether all works",
+        DefaultOf(),
+        least=1,
+    )
     mlm_learning_rate: float = setting(
         "learning rate of embeddings and language adapter", DefaultOf(), above=0
     )
@@ -354,7 +359,15 @@ class AddLanguage(Operation):
         return only_run(self.output_dir or self.model)
 
     def make(self) -> dict[str, Any]:
+        from ..stages.modular.folder import check_addition
+
+        check_addition(self.model, self.language, self.files(), self.spelled)
         return self.function()(self.model, self.language, **self.options("model"))
+
+    def files(self) -> dict[str, str | None]:
+        """The files, those that are not given as None."""
+        names = ("texts", "paraphrases", "cross_paraphrases", "parallel")
+        return {name: getattr(self, name) for name in names}
 
 
 @step(operation="measure_teacher")

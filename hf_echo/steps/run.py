@@ -17,7 +17,7 @@ from ..utils.settings import CHECKPOINT, DATA, check_outputs
 from .dry_run import dry_run
 from .recipe import Training, check_overrides, earlier_steps, known_overrides, read_recipe
 from .record import read_record
-from .step import Operation
+from .step import Operation, is_missing
 from .training import train_recipe
 
 logger = logging.getLogger(__name__)
@@ -218,9 +218,8 @@ def _input_problems(operation: Operation, made: Iterable[Path]) -> Iterator[str]
         if not Path(name).exists() and not _is_made(name, made) and not may_be_on_hub(name):
             yield f"{role}: no folder {name}"
     for role, name in operation.names(DATA).items():
-        if name != "builtin" and not Path(name).exists() and not _is_made(name, made):
-            if Path(name).suffix or not may_be_on_hub(name):
-                yield f"{role}: no file {name}"
+        if is_missing(name) and not _is_made(name, made):
+            yield f"{role}: no file {name}"
     if not Path(operation.output_dir).exists():
         yield from operation.missing()
 

@@ -11,8 +11,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from ..utils.hub import packaged_model
-from ..utils.settings import CHECKPOINT, Step, fields_of, setting
+from ..utils.hub import may_be_on_hub, packaged_model
+from ..utils.settings import CHECKPOINT, DATA, Step, fields_of, setting
 
 
 class Operation(Step):
@@ -25,6 +25,12 @@ class Operation(Step):
         super().__post_init__()
         for name, value in self.names(CHECKPOINT).items():
             setattr(self, name, packaged_model(value))
+
+    def check_inputs(self) -> None:
+        """Raises FileNotFoundError for a data file that is not there."""
+        for name, file in self.names(DATA).items():
+            if is_missing(file):
+                raise FileNotFoundError(f"{self.spelled(name)}: no file {file}")
 
     def make(self) -> dict[str, Any] | None:
         """Write the checkpoint; returns a report."""
@@ -95,6 +101,13 @@ class Operation(Step):
             if is_of_kind and (reads is None or value is not None):
                 values[name] = value
         return values
+
+
+def is_missing(data: str) -> bool:
+    """Whether this name of data is no file or folder here, and cannot be a data set on the Hub."""
+    if data == "builtin" or Path(data).exists():
+        return False
+    return bool(Path(data).suffix) or not may_be_on_hub(data)
 
 
 class OnEcho(Operation):

@@ -117,7 +117,7 @@ class OnCounts(Operation):
                 f"{self.output_dir} holds a model: name another folder, and swap the model's tokenizer"
             )
         if not self.counts and not self.texts:
-            raise ValueError("give counts, or texts to count")
+            raise ValueError(f"give {self.spelled('counts')}, or {self.spelled('texts')} to count")
         with TemporaryDirectory() as folder:  # of the counts of texts, which are read from there
             if self.counts:
                 loaded = WordCounts.load(self.counts)
@@ -173,7 +173,9 @@ class ExtendTokenizer(OnCounts):
         from ..vocabulary.loading import load_tokenizer
 
         if self.merges is None and self.vocab_size is None:
-            raise ValueError("give either merges or vocab_size")
+            raise ValueError(
+                f"give either {self.spelled('merges')} or {self.spelled('vocab_size')}"
+            )
         old = load_tokenizer(self.tokenizer)
         pattern, words = self.balanced()
         new = extend_tokenizer(old, words, self.merges, vocab_size=self.vocab_size, pattern=pattern)

@@ -148,6 +148,8 @@ class Step(Checked):
         file_only: entries of the report that are too long for a screen.
         opens_models: whether it may open a model of this package, so that transformers must know
             them.
+        spelled: how a message names a field: as a recipe does ("texts"), or as an option
+            ("--texts").
         continues: `run` itself continues, or refuses, what an earlier run left in its output.
     """
 
@@ -160,6 +162,10 @@ class Step(Checked):
     file_only: ClassVar[tuple[str, ...]] = ()
     continues: ClassVar[bool] = False
     opens_models: ClassVar[bool] = True
+    spelled: ClassVar[Callable[[str], str]] = str
+
+    def check_inputs(self) -> None:
+        """Refuse inputs that can be judged before a model is opened; a command does it first."""
 
     def run(self) -> dict[str, Any] | None:
         """Do it; returns a report, which the command prints as JSON,
@@ -228,9 +234,12 @@ def make(
             raise ValueError(f"{start}{spelled(name)} is missing: {declared.metadata['help']}")
     # Then each value by itself, and together.
     try:
-        return kind(**_checked(kind, values, spelled))
+        settings = kind(**_checked(kind, values, spelled))
     except ValueError as error:
         raise ValueError(f"{start}{error}") from None
+    if isinstance(settings, Step):
+        setattr(settings, "spelled", spelled)  # noqa: B010  (of this instance alone)
+    return settings
 
 
 def check_values(

@@ -127,24 +127,33 @@ def test_the_command_writes_report_into_lineage(xlm_r, keep, run, tmp_path):
     assert read_lineage(tmp_path / "out")["results"]["tokens"] == keep
 
 
-def test_the_command_measures_xsim_before_and_after_also_when_it_is_repeated(
-    xlm_r, keep, answer, tmp_path
-):
+@pytest.fixture
+def trim_and_measure(xlm_r, keep, answer, tmp_path):
+    """A call of the command with a table of which each source is the first text."""
     texts = write_texts(tmp_path, {"fra_Latn": KEPT})
     rows = ["id\tlang\ttext"]
     for number, text in enumerate(KEPT):
         rows.append(f"{number}\teng_Latn\t{text}")
         rows.append(f"{number}\tfra_Latn\t{KEPT[0]}")
-    (tmp_path / "nway.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
-    command = (xlm_r, tmp_path / "out", "--texts", texts, "--keep", keep)
-    command += ("--nway", tmp_path / "nway.tsv")
+    table = tmp_path / "nway.tsv"
+    table.write_text("\n".join(rows) + "\n", encoding="utf-8")
+    words = [xlm_r, tmp_path / "out", "--texts", texts, "--keep", keep, "--nway", table]
+    return lambda: answer(*words)
 
-    first = answer(*command)
-    second = answer(*command)
 
-    # Each source is the first text, which is the translation of one of the two.
-    assert first["xsim"] == {"fra_Latn": {"before": 50.0, "after": 50.0}}
-    assert second == first
+def test_the_command_measures_xsim_of_both_models(trim_and_measure):
+    report = trim_and_measure()
+
+    # The first text is the translation of one of the two.
+    assert report["xsim"] == {"fra_Latn": {"before": 50.0, "after": 50.0}}
+
+
+def test_a_repeated_command_answers_the_same(trim_and_measure):
+    report = trim_and_measure()
+
+    again = trim_and_measure()
+
+    assert again == report
 
 
 FRENCH = ["un rouge chat dort.", "deux bleu chien court."]
@@ -317,4 +326,4 @@ def test_too_few_tokens_are_refused(xlm_r, refused, tmp_path):
 
 def test_a_missing_file_of_texts_is_named(xlm_r, refused, tmp_path):
     texts = tmp_path / "none.jsonl"
-    refused("no such file", xlm_r, tmp_path / "out", "--texts", texts, "--keep", 90)
+    refused(f"--texts: no file {texts}", xlm_r, tmp_path / "out", "--texts", texts, "--keep", 90)

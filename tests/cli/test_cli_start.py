@@ -17,7 +17,7 @@ import hf_echo
 import hf_echo.cli as cli
 from hf_echo.utils.settings import annotation, choices, fields_of, is_required
 
-from ..processes import python
+from ..processes import SCRIPTS, python
 
 HEAVY = [
     "torch",
@@ -42,27 +42,10 @@ COMMANDS = {tuple(words.split()): kind for words, kind in cli.COMMANDS.items()}
 
 @pytest.fixture(scope="module")
 def helps() -> dict[str, dict]:
-    """The text of each help, and the heavy modules that a help is the first to import.
-
-    One process asks for every help, so a module that any of them imports is seen.
-    """
+    """The text of each help, and the heavy modules that a help is the first to import."""
     groups = [(), *sorted({words[:1] for words in COMMANDS if len(words) > 1})]
-    code = f"""if True:
-        import contextlib, io, json, sys
-        words_of_helps, sys.argv = json.loads(sys.argv[1]), ["hf-echo"]
-        import hf_echo.cli as cli
-        heavy, texts, imported = {HEAVY!r}, {{}}, {{}}
-        for words in words_of_helps:
-            sys.argv = ["hf-echo", *words, "--help"]
-            with contextlib.redirect_stdout(io.StringIO()) as page, contextlib.suppress(SystemExit):
-                cli.main()
-            texts[" ".join(words)] = " ".join(page.getvalue().split())
-            new = [name for name in heavy if name in sys.modules]
-            if new:
-                imported[" ".join(words)] = new
-                heavy = [name for name in heavy if name not in new]
-        print(json.dumps({{"texts": texts, "imported": imported}}))"""
-    return json.loads(python("-c", code, json.dumps([*COMMANDS, *groups])))
+    commands = json.dumps([*COMMANDS, *groups])
+    return json.loads(python(SCRIPTS / "read_helps.py", commands, json.dumps(HEAVY)))
 
 
 def test_every_help_says_how_to_call(helps):
@@ -202,6 +185,25 @@ def test_an_unwritable_place_is_told_before_a_model_is_opened(refused, tmp_path,
     refused("cannot be written", "encode", "--model", "echo-nano", texts, texts / "x.npy")
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("modular add-language fra_Latn -m m --texts none.txt", "--texts: no file none.txt"),
+        ("vocabulary train out --counts none.parquet --vocab-size 300", "--counts: no file none"),
+        ("data prepare none.tsv out --tokenizer echo-nano", "DATA: no file none.tsv"),
+    ],
+)
+def test_a_missing_file_is_told_before_a_library_is_imported(
+    refused, monkeypatch, arguments, message
+):
+    """And by the name that the command line has for it."""
+    monkeypatch.setattr(
+        "hf_echo.cli.generate.register_with_transformers",
+        lambda: pytest.fail("transformers was imported"),
+    )
+    refused(message, *arguments.split())
+
+
 def test_version(hf_echo_cli):
     assert hf_echo_cli("--version") == (0, f"hf-echo {hf_echo.__version__}\n", "")
 
@@ -325,15 +327,5 @@ def test_a_console_that_cannot_write_a_character(monkeypatch):
 
 @pytest.mark.slow
 def test_a_log_has_no_progress_bars():
-    code = """
-        import os, sys
-        os.environ.pop("TQDM_DISABLE", None)
-        sys.argv = ["hf-echo", "--version"]  # before the import, as in the script
-        import hf_echo.cli as cli
-        try:
-            cli.main()
-        except SystemExit:
-            pass
-        from tqdm.auto import tqdm
-        print(tqdm(range(3)).disable)"""
-    assert python("-c", code).splitlines()[-1] == "True"
+    *_, hidden = python(SCRIPTS / "hide_progress.py").splitlines()
+    assert hidden == "True"

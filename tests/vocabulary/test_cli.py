@@ -117,7 +117,7 @@ def test_texts_give_the_tokenizer_of_their_counts(succeeds, counts, tmp_path):
 
 
 def test_a_tokenizer_needs_text(refused, tmp_path):
-    refused("give counts, or texts to count", "train", tmp_path / "t", "--vocab-size", 285)
+    refused("give --counts, or --texts to count", "train", tmp_path / "t", "--vocab-size", 285)
 
 
 def test_language_weights(succeeds, counts, tmp_path):
@@ -232,4 +232,4 @@ def test_package_recipes(hf_echo_cli, old, counts, name, tmp_path):
 def test_bad_input(refused, counts, old, tmp_path):
     new = tmp_path / "new"
     refused("no.parquet", "extend", old, new, "--counts", tmp_path / "no.parquet", "--merges", 3)
-    refused("give either merges or vocab_size", "extend", old, new, "--counts", counts)
+    refused("give either --merges or --vocab-size", "extend", old, new, "--counts", counts)

@@ -20,13 +20,12 @@ from transformers import set_seed
 from ...data.readers import load_parallel
 from ...data.texts import read_texts
 from ...inference.modular import modular_module, open_modular
-from ...languages import language as checked_language
 from ...modeling.sentence_transformer_modular import ModularEncoder
 from ...utils.fingerprint import fingerprint, sha256
 from ...utils.folders import write_folder
 from ...utils.lineage import write_lineage
 from ...vocabulary.match import language_vocabulary
-from .folder import LANGUAGES, check_modular, languages_of, pivot_of
+from .folder import LANGUAGES, check_addition, languages_of, pivot_of
 
 logger = logging.getLogger(__name__)
 
@@ -64,7 +63,7 @@ def add_language(  # noqa: PLR0913 (the options of `hf-echo modular add-language
     which batches of the languages take turns and the earlier languages stay as they are.
 
     Returns:
-        {"language", "parts", and the mean loss of each part}.
+        {"language", "parts", "losses": {part: its mean loss}}.
 
     Raises:
         FileNotFoundError: no modular encoder, or no data file.
@@ -85,7 +84,8 @@ def add_language(  # noqa: PLR0913 (the options of `hf-echo modular add-language
     data = dict(
         texts=texts, paraphrases=paraphrases, cross_paraphrases=cross_paraphrases, parallel=parallel
     )
-    pivot = _check(model, language, data)
+    check_addition(model, language, data)
+    pivot = pivot_of(model)
     set_seed(seed)
 
     # The data, and of the model the languages that they need: the pivot, and partners of the pairs.
@@ -117,7 +117,7 @@ def add_language(  # noqa: PLR0913 (the options of `hf-echo modular add-language
         "settings": settings if module.parts[language] else {},
         "data": files,
     }
-    result = {"language": language, "parts": module.parts[language], **losses}
+    result = {"language": language, "parts": module.parts[language], "losses": losses}
     if output_dir is None:
         _save(module, model, language)
         return result
@@ -132,39 +132,9 @@ def add_language(  # noqa: PLR0913 (the options of `hf-echo modular add-language
             parents={"model": model},
             data=data,
             output_dir=output_dir,
-            results=losses,
+            results={"losses": losses},
         )
     return result
-
-
-def _check(model: str | Path, language: str, data: dict[str, Any]) -> str:
-    """The pivot language, after everything is checked that needs no reading."""
-    check_modular(model)
-    checked_language(language)
-    pivot = pivot_of(model)
-    languages = languages_of(model)
-    if language in languages:
-        raise ValueError(
-            f"{model} has {language} already: remove its folder {LANGUAGES}/{language} first"
-        )
-    # Data of two languages need the pivot; the pivot has none of them.
-    for name in ("cross_paraphrases", "parallel"):
-        if data[name] is None:
-            continue
-        if language == pivot:
-            raise ValueError(f"{language} is the pivot, which is not aligned: leave out {name}")
-        if pivot not in languages:
-            raise ValueError(
-                f"{model} does not have the pivot {pivot} yet: add {pivot} first, then align {language}"
-            )
-    if all(value is None for value in data.values()) and language != pivot:
-        raise ValueError(
-            f"nothing to train {language} on: give texts, paraphrases, cross_paraphrases or parallel"
-        )
-    for name, file in data.items():
-        if file is not None and not Path(file).exists():
-            raise FileNotFoundError(f"{name}: no file {file}")
-    return pivot
 
 
 def _train(

@@ -5,7 +5,9 @@ Deleting `languages/CODE` removes a language; only languages that are aligned to
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from ...languages import ENGLISH, language
 from ...utils.files import read_json, write_json
@@ -71,6 +73,49 @@ def check_modular(folder: str | Path) -> None:
         raise FileNotFoundError(
             f"{folder} has no {SETTINGS}; give a modular encoder (hf-echo modular start)"
         )
+
+
+def check_addition(
+    folder: str | Path,
+    code: str,
+    data: Mapping[str, Any],
+    spelled: Callable[[str], str] = str,
+) -> None:
+    """Check all that adding a language needs, before a model or a file is read.
+
+    Args:
+        data: the files of `add_language` by the name of their argument; None where there is none.
+        spelled: how messages name an argument, such as "--texts" on a command line.
+
+    Raises:
+        FileNotFoundError: `folder` is no modular encoder, or a file is missing.
+        ValueError: an unknown language, or one that is there; no data; alignment data for the pivot
+            language, or before it is there.
+    """
+    check_modular(folder)
+    language(code)
+    pivot = pivot_of(folder)
+    languages = languages_of(folder)
+    if code in languages:
+        raise ValueError(f"{folder} has {code} already: remove its folder {LANGUAGES}/{code} first")
+    # Data of two languages need the pivot; the pivot has none of them.
+    for name in ("cross_paraphrases", "parallel"):
+        if data[name] is None:
+            continue
+        if code == pivot:
+            raise ValueError(
+                f"{code} is the pivot, which is not aligned: leave out {spelled(name)}"
+            )
+        if pivot not in languages:
+            raise ValueError(
+                f"{folder} does not have the pivot {pivot} yet: add {pivot} first, then align {code}"
+            )
+    if all(file is None for file in data.values()) and code != pivot:
+        *names, last = [spelled(name) for name in data]
+        raise ValueError(f"nothing to train {code} on: give {', '.join(names)} or {last}")
+    for name, file in data.items():
+        if file is not None and not Path(file).exists():
+            raise FileNotFoundError(f"{spelled(name)}: no file {file}")
 
 
 def languages_of(folder: str | Path) -> list[str]:

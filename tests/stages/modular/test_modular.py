@@ -21,7 +21,7 @@ from hf_echo.modeling.sentence_transformer_modular import ModularEncoder, Parall
 from hf_echo.stages.modular import add_language, modular_backbone, open_modular
 from hf_echo.stages.modular.training import either_direction
 
-from ...processes import python
+from ...processes import SCRIPTS, WITHOUT_PACKAGE, python
 
 pytestmark = pytest.mark.trains
 COMMAND = "modular"
@@ -216,7 +216,7 @@ def test_triplets_have_a_negative_in_the_softmax(bare_english, tmp_path, name):
 
     vectors = unit_vectors(bare_english, texts, "deu_Latn")
     logits = 20 * vectors[:12] @ vectors[12:].T  # 12 positives, then 12 negatives
-    assert report["sentence_adapter"] == pytest.approx(softmax_loss(logits), rel=0.02)
+    assert report["losses"]["sentence_adapter"] == pytest.approx(softmax_loss(logits), rel=0.02)
     assert abs(softmax_loss(logits) - softmax_loss(logits[:, :12])) > 0.1
 
 
@@ -288,7 +288,7 @@ def test_all_pair_alignment_has_a_loss_against_each_earlier_language(copy, all_p
         vectors = unit_vectors(copy, sentences(code, 32), code)
         distances.append(1 - (vectors * french).sum(1).mean())
     assert abs(distances[0] - distances[1]) > 0.01  # so that one language alone would not pass
-    assert report["alignment"] == pytest.approx(np.mean(distances), abs=0.003)
+    assert report["losses"]["alignment"] == pytest.approx(np.mean(distances), abs=0.003)
 
 
 def test_all_pair_alignment_leaves_the_earlier_languages(copy, all_pairs):
@@ -454,25 +454,14 @@ def test_heliport_identifies(two):
     assert open_modular(two)[0].languages_of(["x", "y"], texts, None) == ["eng_Latn", "deu_Latn"]
 
 
-ELSEWHERE = """
-import sys
-import numpy as np
-sys.modules["hf_echo"] = None
-from sentence_transformers import SentenceTransformer
-model, again, vectors, *texts = sys.argv[1:]
-SentenceTransformer(model, trust_remote_code=True).save(again, create_model_card=False)
-opened = SentenceTransformer(again, trust_remote_code=True)
-np.save(vectors, opened.encode(texts, prompt_name="deu_Latn"))
-"""
-
-
 @pytest.mark.slow
 def test_opens_elsewhere_with_remote_code(two, tmp_path):
     """A process that cannot import hf_echo saves it again and opens that: the same vectors."""
     again = tmp_path / "again"
     vectors = tmp_path / "vectors.npy"
 
-    python("-c", ELSEWHERE, two, again, vectors, *sentences("deu_Latn"), cwd=tmp_path)
+    script = [WITHOUT_PACKAGE, SCRIPTS / "save_modular_again.py"]
+    python(*script, two, again, vectors, *sentences("deu_Latn"), cwd=tmp_path)
 
     np.testing.assert_allclose(np.load(vectors), embed(two, "deu_Latn"), atol=1e-6)
     assert content(again / "languages").keys() == content(two / "languages").keys()
@@ -658,8 +647,28 @@ def test_commands_start_a_model_then_add_languages(run, base, data, tmp_path):
     code, report, err = run(*add, "deu_Latn", "--parallel", data["deu_Latn"]["parallel"])
     assert code == 0, err
 
-    assert "alignment" in json.loads(report)["parts"]
+    report = json.loads(report)
+    assert report["losses"].keys() == {"alignment"}
+    assert "alignment" in report["parts"]
     assert open_modular(model)[0].languages == ["deu_Latn", "eng_Latn"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ((), "give --texts, --paraphrases, --cross-paraphrases or --parallel"),
+        (("--texts", "none.txt"), "--texts: no file none.txt"),
+        (("--cross-paraphrases", "none.tsv"), "--cross-paraphrases: no file none.tsv"),
+    ],
+)
+def test_the_command_names_its_options(refused, bare_english, options, message):
+    refused(message, "add-language", "fra_Latn", "-m", bare_english, *options)
+
+
+def test_the_pivot_is_told_which_option_to_leave_out(refused, backbone, data):
+    parallel = data["eng_Latn"]["parallel"]
+    message = "eng_Latn is the pivot, which is not aligned: leave out --parallel"
+    refused(message, "add-language", "eng_Latn", "-m", backbone, "--parallel", parallel)
 
 
 def test_start_leaves_a_model_with_its_languages(run, base, bare_english):
