@@ -1,10 +1,11 @@
-"""Where a source comes from: a git repository at a commit, or a package of PyPI, npm or Debian with
-its SHA-256.
+"""Where a source comes from: a git repository at a commit, a package of PyPI, npm or Debian with its
+SHA-256, or a dataset of the Hub at a commit.
 
 Everything lies in a folder of origins, which is also the layout of a mirror (``hf-echo data
 download --mirror``):
 
     OWNER+NAME/repo        a git repository, bare or with a work tree (git clone --bare URL OWNER+NAME/repo)
+    OWNER+NAME/dataset     the files of a dataset of the Hub (hf download --local-dir)
     packages/FILE          a wheel, an npm archive or a Debian package, under the name that its registry gives it
 
 A mirror is only read. Without one, git fetches the commit alone, without its history, and of its
@@ -41,7 +42,7 @@ class Files:
     """The files of an origin.
 
     Attributes:
-        origin: name of the repository or package, such as ``IndoNLP/nusax`` or ``Django``.
+        origin: name of the repository, package or dataset, such as ``IndoNLP/nusax`` or ``Django``.
         names: paths of the files, sorted.
         absent: paths that the origin lists and a mirror does not hold.
         read: the bytes of a path.
@@ -399,4 +400,80 @@ def _data_of_deb(data: bytes) -> bytes:
     raise ValueError("a Debian package without data.tar")
 
 
-Origin = GitRepository | Package
+# --- the Hub
+
+
+@dataclass(frozen=True)
+class HubDataset:
+    """A split of a dataset of the Hub at a commit.
+
+    Attributes:
+        name: ``OWNER/NAME``.
+        commit: 40 hexadecimal digits.
+        split: which split is read, of the default configuration.
+    """
+
+    name: str
+    commit: str
+    split: str
+
+    @property
+    def pin(self) -> str:
+        """Name and version, as the table of sources shows it."""
+        return f"{self.name}@{self.commit[:12]}"
+
+    @property
+    def version(self) -> str:
+        """What changes when other bytes would be read."""
+        return self.commit
+
+    def open(self, folder: Path, mirror: Path | None = None) -> Files:
+        """One file, ``SPLIT.parquet``: from the mirror, or downloaded into `folder`.
+
+        Raises:
+            FileNotFoundError: the mirror does not hold the dataset.
+            ValueError: the dataset has no such split, or `datasets` cannot read it.
+            OSError: the dataset cannot be downloaded.
+        """
+        from datasets import load_dataset
+
+        place = (mirror or folder) / self.name.replace("/", "+") / "dataset"
+        if not place.is_dir():
+            if mirror is not None:
+                options = f"--repo-type dataset --revision {self.commit} --local-dir {place}"
+                raise FileNotFoundError(
+                    f"the mirror has no {place}: make it by hf download {self.name} {options}"
+                )
+            self._download(place)
+        try:
+            rows = load_dataset(str(place), split=self.split)
+        except (ValueError, FileNotFoundError) as error:
+            raise ValueError(f"{place} cannot be read: {first_line(error)}") from None
+        table = io.BytesIO()
+        rows.to_parquet(table)
+        return Files(self.name, [f"{self.split}.parquet"], [], lambda name: table.getvalue())
+
+    def _download(self, place: Path) -> None:
+        """Download all files of the commit; files of a stopped download are not downloaded again."""
+        from huggingface_hub import HfApi, hf_hub_download
+
+        # The folder gets its name when it is whole.
+        part = place.with_name("dataset.part")
+        try:
+            info = HfApi().dataset_info(self.name, revision=self.commit, timeout=60)
+            for file in info.siblings or ():
+                hf_hub_download(
+                    self.name,
+                    file.rfilename,
+                    repo_type="dataset",
+                    revision=self.commit,
+                    local_dir=part,
+                )
+        except Exception as error:  # the HTTP client's own vary with the version of huggingface_hub
+            raise OSError(
+                f"{self.pin} of the Hub cannot be downloaded: {first_line(error)}"
+            ) from None
+        part.replace(place)
+
+
+Origin = GitRepository | Package | HubDataset

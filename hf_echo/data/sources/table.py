@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Literal
 
 from ...utils.recipe_yaml import read_yaml
-from . import dictionaries, flores_files, ntrex, nusax, opus_testsets, scripture, translations
-from .origins import Files, GitRepository, Origin, Package
+from . import bucc, dictionaries, flores_files, ntrex, nusax, opus_testsets, scripture, translations
+from .origins import Files, GitRepository, HubDataset, Origin, Package
 from .rows import PAIR_COLUMNS, Rows
 
 License = Literal["permissive", "share-alike", "research"]
@@ -114,6 +114,8 @@ def _read_sources() -> dict[str, Source]:
         origins: list[Origin] = []
         for place in facts.pop("repositories", ()):
             origins.append(GitRepository(place["git"], place["commit"], tuple(place["files"])))
+        for place in facts.pop("datasets", ()):
+            origins.append(HubDataset(place["hub"], place["commit"], place["split"]))
         patterns = tuple(facts.pop("packages", ()))
         if patterns:
             origins += [Package(**row, patterns=patterns) for row in packages[name]]
@@ -133,6 +135,7 @@ READERS: dict[str, tuple[Callable[[Sequence[Files]], Rows], tuple[str, ...]]] = 
     "tatoeba_challenge": (opus_testsets.read_tatoeba_challenge, PAIR_COLUMNS),
     "tatoeba_challenge_xx": (opus_testsets.read_tatoeba_others, PAIR_COLUMNS),
     "tatoeba_laser": (opus_testsets.read_laser_tatoeba, PAIR_COLUMNS),
+    "bucc": (bucc.read_bucc, PAIR_COLUMNS),
     "tico19": (opus_testsets.read_tico19, opus_testsets.TICO_COLUMNS),
     "wmt_news": (opus_testsets.read_wmt, opus_testsets.WMT_COLUMNS),
     "nusax": (nusax.read_nusax, nusax.COLUMNS),
