@@ -6,6 +6,8 @@ import textwrap
 from pathlib import Path
 
 SCRIPTS = Path(__file__).parent / "scripts"
+# Before the name of another script: that script cannot import hf_echo.
+WITHOUT_PACKAGE = SCRIPTS / "without_package.py"
 
 
 def python(*arguments, **options) -> str:

@@ -19,7 +19,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from .processes import python
+from .processes import SCRIPTS, python
 
 try:
     import tomllib
@@ -322,36 +322,7 @@ def test_the_collector_runs_again_after_an_import():
 @pytest.fixture(scope="module")
 def plain_import() -> dict:
     """What a fresh process sees after `import hf_echo`; transformers was imported before it."""
-    code = """
-        import json, sys
-        import transformers
-        get_attribute = transformers.__dict__.get("__getattr__")
-        import hf_echo
-        seen = {"transformers is unchanged": transformers.__dict__.get("__getattr__") is get_attribute}
-        from transformers.pipelines import PIPELINE_REGISTRY
-        seen["registered"] = [
-            "echo" in transformers.CONFIG_MAPPING,
-            "sonar-translation" in PIPELINE_REGISTRY.supported_tasks,
-            "m2m_100" in hf_echo.modeling.modeling_echo.OTHER_TRANSLATION_MODELS,
-        ]
-        heavy = ("datasets", "sentence_transformers", "hf_echo.hub")
-        seen["loaded too early"] = [name for name in heavy if name in sys.modules]
-        import hf_echo.inference.encode_file
-        unused = ("datasets", "sentence_transformers", "sklearn", "peft", "faiss")
-        seen["loaded to encode a file"] = [name for name in unused if name in sys.modules]
-        seen["not in dir"] = sorted({*hf_echo.__all__, "hub", "evaluation"} - {*dir(hf_echo)})
-        strange = ("EchoDecoders", "recipes", "no_such_part", "_x")
-        seen["strange names"] = [name for name in strange if hasattr(hf_echo, name)]
-        seen["pretrained"] = type(hf_echo.pretrained("echo-nano")).__name__
-        seen["misnamed"] = [name for name in hf_echo.__all__ if getattr(hf_echo, name).__name__ != name]
-        seen["one class"] = hf_echo.modeling.EchoEncoder is hf_echo.EchoEncoder
-        seen["space"] = (hf_echo.hub.space_folder() / "app.py").exists()
-        seen["parts"] = [hf_echo.hub.push.__name__, hf_echo.evaluation.language_sets.__name__]
-        seen["no such part"] = hasattr(hf_echo.evaluation, "no_such_part")
-        hooks = [hook for hook in sys.meta_path if getattr(hook, "__module__", "").startswith("hf_echo")]
-        seen["import hooks"] = len(hooks)
-        print(json.dumps(seen))"""
-    return json.loads(python("-c", code).splitlines()[-1])
+    return json.loads(python(SCRIPTS / "show_import.py").splitlines()[-1])
 
 
 def test_import_replaces_nothing_of_transformers(plain_import):
@@ -370,18 +341,7 @@ def test_import_loads_no_part_that_a_program_may_not_need(plain_import):
 def modules_of_a_process() -> dict[str, set[str]]:
     """The package's modules after `import hf_echo`, then after that of the contrastive stage, then
     after a recipe of it was read."""
-    code = """
-        import json, sys
-        modules = {}
-        import hf_echo
-        modules["package"] = [name for name in sys.modules if name.startswith("hf_echo.")]
-        import hf_echo.stages.contrastive
-        modules["stage"] = [name for name in sys.modules if name.startswith("hf_echo.")]
-        from hf_echo.steps.recipe import find_recipes, read_recipe
-        read_recipe(find_recipes("nano/2_contrastive")[0])
-        modules["recipe"] = [name for name in sys.modules if name.startswith("hf_echo.")]
-        print(json.dumps(modules))"""
-    modules = json.loads(python("-c", code))
+    modules = json.loads(python(SCRIPTS / "list_modules.py"))
     return {name: set(loaded) for name, loaded in modules.items()}
 
 
@@ -468,7 +428,7 @@ def test_the_package_hooks_into_no_import(plain_import):
     """Nor has it an entry point that torch loads: a broken package cannot break other libraries."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert "entry-points" not in project
-    assert plain_import["import hooks"] == 0
+    assert plain_import["import hooks"] == []
 
 
 # Every way of opening the packaged model in a process of its own: what is imported, and what opens

@@ -20,7 +20,7 @@ from hf_echo.search import mine
 from hf_echo.utils.speech_data import write_speech_data
 from hf_echo.utils.vectors import unit_length
 
-from ..processes import python
+from ..processes import SCRIPTS, WITHOUT_PACKAGE, python
 from ..speech_toy import RATE, save_random_encoder, say
 
 soundfile = pytest.importorskip("soundfile")
@@ -254,21 +254,6 @@ def test_a_release_of_8_bits_is_near_its_student(packaged, packaged_vectors, rec
     assert cosine > 0.99
 
 
-OPEN = """
-import sys
-sys.modules["hf_echo"] = None  # as where it is not installed
-import numpy as np
-from sentence_transformers import SentenceTransformer
-from transformers import AutoModelForSeq2SeqLM, pipeline
-release, audio, out = sys.argv[1:]
-model = AutoModelForSeq2SeqLM.from_pretrained(release, trust_remote_code=True)
-assert type(model).__name__ == "EchoSpeechForTranslation", type(model)
-translator = pipeline("sonar-translation", model=release, device="cpu", trust_remote_code=True)
-np.save(out, SentenceTransformer(release, device="cpu", trust_remote_code=True).encode([audio]))
-print(translator(audio, tgt_lang="fra_Latn")[0]["translation_text"])
-"""
-
-
 @pytest.mark.slow
 def test_a_release_translates_without_the_package(
     space, vectors, release, tmp_path, translator_of_texts
@@ -277,7 +262,8 @@ def test_a_release_translates_without_the_package(
     out = tmp_path / "out.npy"
     environment = os.environ | {"HF_HOME": str(tmp_path / "home")}
 
-    written = python("-I", "-c", OPEN, release, audio, out, cwd=tmp_path, env=environment)
+    script = ["-I", WITHOUT_PACKAGE, SCRIPTS / "open_speech_release.py"]
+    written = python(*script, release, audio, out, cwd=tmp_path, env=environment)
 
     # The library translates the same vector, in this process.
     (translation,) = translate(*translator_of_texts, vectors[:1], target_lang="fra_Latn")

@@ -3,12 +3,12 @@ because the address is read on import."""
 
 import json
 import re
-import subprocess
-import sys
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+
+from ..processes import SCRIPTS, python
 
 LANGUAGES = {"src_lang": "fra_Latn", "tgt_lang": "eng_Latn"}
 GOOD = [{"src": f"s{number}", "tgt": f"t{number}"} | LANGUAGES for number in range(3)]
@@ -41,18 +41,6 @@ DATASETS = {
 }
 
 
-SCRIPT = """
-import json
-import re, sys
-from hf_echo.data import load_parallel
-results = {}
-for name, call in json.load(sys.stdin).items():
-    try:
-        results[name] = list(load_parallel(**call))
-    except (ValueError, FileNotFoundError) as error:
-        results[name] = f"{type(error).__name__}: {error}"
-print(json.dumps(results))
-"""
 FRENCH = {"source_lang": "fra_Latn", "target_lang": "eng_Latn"}
 OPUS_COLUMNS = {"columns": {"source": "translation.fr", "target": "translation.en"}, **FRENCH}
 CALLS = {
@@ -72,16 +60,9 @@ CALLS = {
 @pytest.fixture(scope="module")
 def answers(hub_environment):
     """The rows or the error of each call."""
-    process = subprocess.run(
-        [sys.executable, "-c", SCRIPT],
-        env=hub_environment,
-        input=json.dumps(CALLS),
-        text=True,
-        capture_output=True,
-        timeout=300,
-    )
-    assert process.returncode == 0, process.stderr
-    return json.loads(process.stdout)
+    calls = json.dumps(CALLS)
+    printed = python(SCRIPTS / "load_pairs.py", env=hub_environment, input=calls, timeout=300)
+    return json.loads(printed)
 
 
 def pair(source: str, target: str, provenance: str = "primary") -> dict:

@@ -368,23 +368,11 @@ def test_the_page_says_what_is_wrong(app):
         page.fn(json.dumps(names["EXAMPLE"] | {"negative_owner": []}))
 
 
-PUSH = """
-    import json, sys
-    from typer.testing import CliRunner
-    from hf_echo.cli import app
-    folder, *names = sys.argv[1:]
-    outputs = []
-    for name in names:
-        command = ["push", f"{folder}/{name}", f"tester/{name}", "--version", "1.0.0"]
-        outputs.append(CliRunner().invoke(app, command).output)
-    print(json.dumps(outputs))"""
-
-
 @pytest.fixture(scope="module")
 def hub(folders, hub_environment) -> dict[str, str]:
     """Environment of a process whose Hub has the metrics as Spaces tester/NAME,
     pushed by the command."""
-    outputs = python("-c", PUSH, folders, *METRICS, env=hub_environment)
+    outputs = python(SCRIPTS / "push_metrics.py", folders, *METRICS, env=hub_environment)
     for name, output in zip(METRICS, json.loads(outputs.splitlines()[-1])):
         assert f"/spaces/tester/{name}/tree/v1.0.0 (pushed)" in output
     # evaluate counts at Amazon, not at the Hub
@@ -425,13 +413,6 @@ def test_a_metric_of_the_hub_opens_offline_once_it_was_loaded(hub):
 @pytest.mark.slow
 def test_a_local_metric_opens_without_network(folders, tmp_path):
     """No request is made: every connection fails."""
-    code = """
-        import socket, sys
-        def refuse(*arguments):
-            raise AssertionError("a metric from a folder asked the network")
-        socket.socket.connect = refuse
-        import evaluate
-        metric = evaluate.load(sys.argv[1])
-        print(metric.compute(predictions=[[1, 0], [0, 1]], references=[[1, 0], [0, 1]])["xsim"])"""
     environment = os.environ | {"HF_EVALUATE_OFFLINE": "1", "HF_HOME": str(tmp_path)}
-    assert python("-c", code, folders / "xsim", env=environment) == "0.0\n"
+    printed = python(SCRIPTS / "compute_offline.py", folders / "xsim", env=environment)
+    assert printed == "0.0\n"

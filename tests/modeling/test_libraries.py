@@ -1,9 +1,6 @@
 """Echo models in the hands of other libraries:
 Trainer, peft, datasets, sentence-transformers, `generate`."""
 
-import subprocess
-import sys
-
 import pytest
 import torch
 from peft import LNTuningConfig, LoraConfig, get_peft_model
@@ -27,6 +24,7 @@ from hf_echo.modeling import (
 )
 from hf_echo.modeling.generation_echo import greedy_decode
 
+from ..processes import SCRIPTS, WITHOUT_PACKAGE, python
 from ..toy import QUIET
 from .conftest import LANGUAGES, TEXTS
 
@@ -273,31 +271,13 @@ def test_settings_of_a_sentence_transformer_are_saved(make_model, tokenizer, tmp
 
 # datasets
 
-MAP = """
-import sys
-from datasets import Dataset
-from transformers import AutoTokenizer
-tokenizer = AutoTokenizer.from_pretrained(sys.argv[1], trust_remote_code=True)
-assert type(tokenizer).__module__.startswith("transformers_modules.")
-rows = Dataset.from_dict({"text": ["a cat", "a dog"] * 4})
-rows = rows.map(tokenizer, input_columns="text", batched=True, num_proc=2)
-assert rows["input_ids"][:] == tokenizer(rows["text"][:])["input_ids"]
-"""
-
 
 @pytest.mark.slow
 def test_tokenizer_of_remote_code_in_the_processes_of_a_map(make_model, tokenizer, tmp_path):
     """Its lock must not be copied into the processes: nobody could acquire the copy."""
     make_model().encoder.save_pretrained(tmp_path / "a")
     tokenizer.save_pretrained(tmp_path / "a")
-    command = [
-        sys.executable,
-        "-c",
-        "import sys; sys.modules['hf_echo'] = None\n" + MAP,
-        str(tmp_path / "a"),
-    ]
-    process = subprocess.run(command, capture_output=True, text=True, timeout=240)
-    assert process.returncode == 0, process.stderr[-2000:]
+    python(WITHOUT_PACKAGE, SCRIPTS / "map_tokenizer.py", tmp_path / "a", timeout=240)
 
 
 @pytest.mark.parametrize("base", ["training", "release"])

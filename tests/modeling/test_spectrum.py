@@ -2,8 +2,6 @@
 bad input."""
 
 import math
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -13,6 +11,7 @@ from hf_echo.modeling import SpectrumConfig, SpectrumForCausalLM, SpectrumModel
 from hf_echo.modeling.masks_spectrum import reading_mask, token_mask, tower_mask
 from hf_echo.modeling.packing_spectrum import PackedDocument, Segment, pack, sentence_segments
 
+from ..processes import SCRIPTS, WITHOUT_PACKAGE, python
 from .spectrum_toy import BOS, EOS, embeddings, make_decoder, make_spectrum, make_tower
 
 
@@ -204,33 +203,20 @@ def test_the_tower_of_a_saved_model_opens_alone(model, tmp_path):
         torch.testing.assert_close(states, model.tower(embeddings(3)[None]).last_hidden_state)
 
 
-REMOTE = """
-import sys, torch
-from transformers import AutoModelForCausalLM, AutoModel
-model = AutoModelForCausalLM.from_pretrained(sys.argv[1], trust_remote_code=True)
-AutoModel.from_pretrained(sys.argv[1], trust_remote_code=True)
-assert type(model).__module__.startswith("transformers_modules")
-vectors = torch.load(sys.argv[2])
-with torch.no_grad():
-    document = model.encode_document(vectors)
-    torch.save(model(vectors[None], torch.tensor([[1, 4, 6]])).logits, sys.argv[2])
-assert len(model.generate(document, max_new_tokens=3)) == 1
-"""
-
-
 @pytest.mark.slow
 def test_opens_without_the_package(model, tmp_path, monkeypatch):
     model.save_pretrained(tmp_path / "model")
-    torch.save(embeddings(3), tmp_path / "vectors.pt")
-    code = "import sys; sys.modules['hf_echo'] = None\n" + REMOTE
+    file = tmp_path / "vectors.pt"
+    torch.save(embeddings(3), file)
     monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
-    command = [sys.executable, "-c", code, str(tmp_path / "model"), str(tmp_path / "vectors.pt")]
-    ran = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
-    assert ran.returncode == 0, ran.stderr[-2000:]
+
+    script = SCRIPTS / "open_spectrum.py"
+    python(WITHOUT_PACKAGE, script, tmp_path / "model", file, cwd=tmp_path)
+
     # The model in this process.
     with torch.no_grad():
         expected = model(embeddings(3)[None], torch.tensor([[1, 4, 6]])).logits
-    torch.testing.assert_close(torch.load(tmp_path / "vectors.pt"), expected, atol=1e-6, rtol=0)
+    torch.testing.assert_close(torch.load(file), expected, atol=1e-6, rtol=0)
 
 
 def refuses_decoder(message: str, **changes) -> None:

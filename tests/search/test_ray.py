@@ -11,18 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ..processes import SCRIPTS
+
 ray = pytest.importorskip("ray")
 pytestmark = pytest.mark.slow  # five minutes on two busy cores: eleven processes import torch
-
-CHILD = """
-import sys
-import hf_echo.inference.encode_file as encode_file
-encode_file.encode_file.__kwdefaults__["part"] = 300
-import hf_echo.search.file_mining
-hf_echo.search.mine_files.__kwdefaults__["shard"] = 300
-from hf_echo.cli import main
-main()
-"""
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +47,8 @@ def folder(toy, tmp_path_factory, toy_tokenizer):
 def start(folder: Path, *arguments: str) -> subprocess.Popen:
     """A process of `hf-echo` with small parts; one thread, as Ray gives its workers."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-c", CHILD, *arguments, "--model", "model"]
+    script = SCRIPTS / "run_in_small_parts.py"
+    command = [sys.executable, script, *arguments, "--model", "model"]
     return subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True)
 
 

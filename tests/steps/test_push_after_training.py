@@ -1,23 +1,13 @@
 """`push_to_hub: true` in a recipe, against a Hub on this machine."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.trains
+from ..processes import SCRIPTS, python
 
-TRAIN = """
-import sys
-from pathlib import Path
-from huggingface_hub import snapshot_download
-from hf_echo.steps.training import train_recipe
-for overrides in ({}, {"push_to_hub": True, "hub_model_id": sys.argv[4]})[int(sys.argv[3]):]:
-    train_recipe(Path(sys.argv[1]), overrides)
-snapshot_download(sys.argv[4], local_dir=sys.argv[2])
-"""
+pytestmark = pytest.mark.trains
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -26,20 +16,16 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("afterwards", [False, True])
-def test_a_finished_run_is_pushed(recipe, place, hub_environment, afterwards):
+@pytest.mark.parametrize("moment", [[], ["--afterwards"]], ids=["at_once", "afterwards"])
+def test_a_finished_run_is_pushed(recipe, place, hub_environment, moment):
     """The repository holds the folder of the run:
     weights as they are saved, figures, card and record."""
     path = recipe("a", use_cpu=True)
-    words = [
-        str(path),
-        str(place / "pulled"),
-        str(int(not afterwards)),
-        f"tester/seq2seq-{int(afterwards)}",
-    ]
-    command = [sys.executable, "-c", TRAIN, *words]
-    process = subprocess.run(command, env=hub_environment, capture_output=True, text=True)
-    assert process.returncode == 0, process.stderr[-3000:]
+    repository = f"tester/seq2seq-{len(moment)}"
+
+    words = [path, place / "pulled", repository, *moment]
+    python(SCRIPTS / "train_and_pull.py", *words, env=hub_environment)
+
     # Equal but for what a push adds or leaves out.
     pulled = files(place / "pulled")
     ours = files(place / "a")

@@ -32,7 +32,7 @@ from hf_echo.stages.core.model_shape import decoder_config
 from hf_echo.steps.data import teacher_languages
 from hf_echo.utils.lineage import read_lineage
 
-from ...processes import python
+from ...processes import SCRIPTS, WITHOUT_PACKAGE, python
 
 COMMAND = "convert sonar"
 REAL = "HF_ECHO_SONAR_FOLDER"  # a folder with SONAR's files turns the slow test on
@@ -279,29 +279,12 @@ def test_a_long_text_can_be_split(translator, windows):
     np.testing.assert_allclose(split[0], np.average(vectors, axis=0, weights=lengths), **CLOSE)
 
 
-OPENED = """
-import json, sys
-sys.modules["hf_echo"] = None
-from transformers import pipeline
-from sentence_transformers import SentenceTransformer
-from transformers import AutoModel, AutoTokenizer
-name, options = sys.argv[1], {"trust_remote_code": True}
-translate = pipeline("sonar-translation", model=name, device="cpu", **options)
-tokenizer, vectors = AutoTokenizer.from_pretrained(name, **options), []
-for _ in range(2):
-    batch = tokenizer(["Le chat dort."], lang="fra_Latn", return_tensors="pt")
-    vectors.append(AutoModel.from_pretrained(name, **options).eval()(**batch).sentence_embedding[0].tolist())
-model = SentenceTransformer(name, device="cpu", **options)
-vectors.append(model.encode("Le chat dort.", prompt_name="fra_Latn").tolist())
-text = translate("Le chat dort.", src_lang="fra_Latn", tgt_lang="deu_Latn", max_new_tokens=6)[0]["translation_text"]
-print(json.dumps([vectors, text]))
-"""
-
-
 @pytest.mark.slow
 def test_a_fresh_process_opens_it_without_this_package(folder, translator, expected, tmp_path):
     """AutoModel is the encoder, twice the same."""
-    vectors, translation = json.loads(python("-c", OPENED, folder, cwd=tmp_path))
+    printed = python(WITHOUT_PACKAGE, SCRIPTS / "open_sonar.py", folder, cwd=tmp_path)
+
+    vectors, translation = json.loads(printed)
     np.testing.assert_allclose(vectors, [expected[0]] * 3, **CLOSE)
     translations = inference.translate(
         *translator, ["Le chat dort."], "fra_Latn", "deu_Latn", max_new_tokens=6, num_beams=5

@@ -3,8 +3,6 @@ and a Hub on the loopback interface."""
 
 import io
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +10,7 @@ from datasets import Dataset
 
 from hf_echo.evaluation.benchmarks.public_sets import SETS, load_benchmark
 
+from ...processes import SCRIPTS, python
 from ...refusals import refuses
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -560,17 +559,6 @@ def test_bad_input_is_told_in_one_line(name, options, words, tmp_path):
         load_benchmark(name, **options)
 
 
-SCRIPT = """
-import json, sys
-from hf_echo.evaluation.benchmarks.public_sets import load_benchmark
-results = []
-for call in json.load(sys.stdin):
-    try:
-        results.append(load_benchmark(**call))
-    except (ValueError, FileNotFoundError) as error:
-        results.append(f"{type(error).__name__}: {error}")
-print(json.dumps(results))
-"""
 CALLS = {
     "slots": {"name": "massive_slots", "langs": ["deu_Latn"]},
     "wic": {"name": "wic"},
@@ -604,16 +592,12 @@ DATASETS = {
 
 @pytest.mark.slow
 def test_from_the_hub(hub_environment):
-    calls = json.dumps(list(CALLS.values()))
-    command = [sys.executable, "-c", SCRIPT]
+    calls = json.dumps(CALLS)
 
-    process = subprocess.run(
-        command, input=calls, capture_output=True, text=True, env=hub_environment, timeout=300
-    )
+    printed = python(SCRIPTS / "load_benchmarks.py", env=hub_environment, input=calls, timeout=300)
 
-    assert process.returncode == 0, process.stderr
     # The same rows as from the local copies.
-    answers = dict(zip(CALLS, json.loads(process.stdout), strict=True))
+    answers = json.loads(printed)
     assert answers["wic"] == COPIES["wic"][1]
     assert answers["gmmlu"] == COPIES["gmmlu"][1]
     assert answers["belebele"] == COPIES["belebele"][1][1:]

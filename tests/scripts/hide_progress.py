@@ -1,0 +1,20 @@
+"""Run a command whose output is no terminal, then print whether a progress bar is hidden."""
+
+import contextlib
+import os
+import sys
+
+
+def main() -> None:
+    os.environ.pop("TQDM_DISABLE", None)
+    sys.argv = ["hf-echo", "--version"]  # before the import, as in the command
+    from hf_echo import cli
+
+    with contextlib.suppress(SystemExit):
+        cli.main()
+    from tqdm.auto import tqdm
+
+    print(tqdm(range(3)).disable)
+
+
+main()
