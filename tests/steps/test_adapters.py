@@ -94,21 +94,35 @@ def test_the_dry_run_names_an_unknown_layer(adapter_recipe):
     ]
 
 
-@pytest.mark.parametrize("use_dora", [False, True])
-def test_its_folder_opens_on_its_base(adapter_recipe, base, tmp_path, use_dora):
-    """AutoModel, SentenceTransformer and the merged release give the same embeddings,
-    not the base's."""
-    train_recipe(adapter_recipe(adapter=dict(r=4, alpha=8, use_dora=use_dora)))
-    folder = tmp_path / "adapted"
-    assert not (folder / "model.safetensors").exists()
-    adapted = embeddings(AutoModel.from_pretrained(folder, dtype=torch.float32), folder)
-    plain = embeddings(AutoModel.from_pretrained(base, dtype=torch.float32), base)
-    assert (adapted - plain).abs().max() > 1e-3
-    served = SentenceTransformer(str(folder)).encode(TEXTS, prompt_name="fra_Latn")
-    np.testing.assert_allclose(served, adapted.numpy(), atol=1e-5)
-    release = release_checkpoint(folder, tmp_path / "release")
-    merged = embeddings(AutoModel.from_pretrained(release, dtype=torch.float32), release)
-    torch.testing.assert_close(merged, adapted, atol=1e-5, rtol=1e-4)
+@pytest.fixture(params=[False, True], ids=["lora", "dora"])
+def adapted(request, adapter_recipe, tmp_path):
+    """The folder of a trained adapter."""
+    train_recipe(adapter_recipe(adapter=dict(r=4, alpha=8, use_dora=request.param)))
+    return tmp_path / "adapted"
+
+
+def opened_embeddings(folder) -> torch.Tensor:
+    return embeddings(AutoModel.from_pretrained(folder, dtype=torch.float32), folder)
+
+
+def test_its_folder_opens_on_its_base(adapted, base):
+    difference = opened_embeddings(adapted) - opened_embeddings(base)
+
+    assert not (adapted / "model.safetensors").exists()
+    assert difference.abs().max() > 1e-3
+
+
+def test_sentence_transformers_opens_its_folder(adapted):
+    vectors = SentenceTransformer(str(adapted)).encode(TEXTS, prompt_name="fra_Latn")
+
+    np.testing.assert_allclose(vectors, opened_embeddings(adapted).numpy(), atol=1e-5)
+
+
+def test_a_release_merges_it(adapted, tmp_path):
+    release = release_checkpoint(adapted, tmp_path / "release")
+
+    merged = opened_embeddings(release)
+    torch.testing.assert_close(merged, opened_embeddings(adapted), atol=1e-5, rtol=1e-4)
     assert not any("lora" in name for name in load_file(release / "model.safetensors"))
 
 

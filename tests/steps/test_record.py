@@ -64,18 +64,33 @@ def test_a_finished_run_mends_the_paths_of_its_record(recipe, place, caplog):
     train_recipe(path)
     file = place / "a" / "recipe.json"
     record = json.loads(file.read_text())
-    assert str(place) not in file.read_text()
     record["values"]["train_data"] = str(place / "train.tsv")
-    record["from"] = {"stage": "seq2seq", "values": {"output_dir": "/home/somebody/outputs/0"}}
     file.write_text(json.dumps(record))
-    again = json.loads(file.read_text())
-    with pytest.raises(ValueError, match="what it starts from was trained again"):
-        train_recipe(path)  # another start is another run
-    file.write_text(json.dumps(again | {"from": None}))
+
     with caplog.at_level("INFO"):
         train_recipe(path)
+
     assert "trained already" in caplog.text
     assert str(place) not in file.read_text()
+
+
+@pytest.mark.trains
+def test_a_record_names_no_place_of_this_machine(recipe, place):
+    train_recipe(recipe(max_steps=1, dev_data={}))
+
+    assert str(place) not in (place / "a" / "recipe.json").read_text()
+
+
+@pytest.mark.trains
+def test_another_start_is_another_run(recipe, place):
+    path = recipe(max_steps=1, dev_data={})
+    train_recipe(path)
+    file = place / "a" / "recipe.json"
+    start = {"stage": "seq2seq", "values": {"output_dir": "/home/somebody/outputs/0"}}
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"from": start}))
+
+    with pytest.raises(ValueError, match="what it starts from was trained again"):
+        train_recipe(path)
 
 
 def test_a_folder_with_files_of_others_is_left_alone(recipe, place, monkeypatch):

@@ -23,65 +23,97 @@ from hf_echo.steps.training import train_recipe
 pytestmark = pytest.mark.trains
 
 
-def test_extension_from_a_recipe(place, recipe, toy, toy_folders):
-    """Its own languages by default those of the teacher; English to itself;
-    the teacher's cache serves a second run."""
-    import hf_echo.inference.embedding_store as frozen
-
+@pytest.fixture
+def train_extension(place, recipe, toy_folders):
+    """train_extension(folder): the results of an extension of the toy model;
+    all share one cache of the teacher's embeddings."""
     teacher = str(toy_folders["training"])
-    values = dict(
-        model_name_or_path=teacher, teacher=teacher, base_languages=["eng_Latn", "fra_Latn"]
+    path = recipe(
+        "x",
+        "extension",
+        model_name_or_path=teacher,
+        teacher=teacher,
+        base_languages=["eng_Latn", "fra_Latn"],
+        temperature=0.6,
+        lr_scheduler_type="cosine",
+        english_rows=10,
+        cache_dir=str(place / "cache"),
     )
-    values |= dict(temperature=0.6, lr_scheduler_type="cosine", english_rows=10)
-    path = recipe("x", "extension", **values)
-    results = train_recipe(
-        path, {"output_dir": str(place / "x"), "cache_dir": str(place / "cache")}
-    )
+    return lambda folder: train_recipe(path, {"output_dir": str(place / folder)})
+
+
+def test_an_extension_writes_results(train_extension):
+    results = train_extension("x")
+
     assert results["stage"] == "extension"
     assert "eval_xsim" in results
-    # The record names the teacher by a path of any machine.
+
+
+def test_its_record_names_the_teacher_by_a_path_of_any_machine(train_extension, place, toy_folders):
+    train_extension("x")
+
     written = json.loads((place / "x" / "recipe.json").read_text())
-    assert teacher.endswith(written["values"]["teacher"])
+    assert str(toy_folders["training"]).endswith(written["values"]["teacher"])
     assert written["finished"]
-    # The decoder is the teacher's, the words are not.
+
+
+def test_an_extension_keeps_the_teachers_decoder(train_extension, place, toy_folders):
+    """The words of the encoder are learned."""
+    train_extension("x")
+
     model = EchoForTranslation.from_pretrained(place / "x")
-    old = EchoForTranslation.from_pretrained(teacher)
-    assert torch.equal(model.decoder.lm_head.weight, old.decoder.lm_head.weight)
-    assert not torch.equal(
-        model.encoder.backbone.embed_tokens.weight, old.encoder.backbone.embed_tokens.weight
+    teacher = EchoForTranslation.from_pretrained(toy_folders["training"])
+    words = model.encoder.backbone.embed_tokens.weight
+    assert torch.equal(model.decoder.lm_head.weight, teacher.decoder.lm_head.weight)
+    assert not torch.equal(words, teacher.encoder.backbone.embed_tokens.weight)
+
+
+def test_a_second_run_reads_the_teachers_embeddings_from_disk(train_extension, place, monkeypatch):
+    train_extension("x")
+    assert list((place / "cache").glob("embeddings-*/*.keys.npy"))
+    store = "hf_echo.inference.embedding_store._embed"
+    monkeypatch.setattr(store, lambda *_: pytest.fail("the teacher was asked again"))
+
+    train_extension("y")
+
+
+@pytest.fixture
+def student(place, recipe, toy_folders):
+    """student(stage, **fields): a recipe whose embeddings are cached in `cache`, if they are."""
+    options = dict(
+        model_name_or_path=str(toy_folders["training"]),
+        output_dir=str(place / "x"),
+        cache_dir=str(place / "cache"),
     )
-    # A second run reads the teacher's embeddings from disk.
-    kept = sorted((place / "cache").glob("embeddings-*/*.keys.npy"))
-    assert kept
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(frozen, "_embed", lambda *_: pytest.fail("the teacher was asked again"))
-        train_recipe(path, {"output_dir": str(place / "y"), "cache_dir": str(place / "cache")})
+    return lambda stage, **fields: recipe("x", stage, **options | fields)
 
 
-@pytest.mark.parametrize("stage", ["distillation", "decoder"])
-def test_other_stages_on_frozen_embeddings(place, recipe, toy_folders, stage):
+def test_embeddings_of_a_frozen_encoder_are_cached(student, place):
+    results = train_recipe(student("decoder", cache_embeddings=True))
+
+    assert results["stage"] == "decoder"
+    assert list((place / "cache").glob("embeddings-*"))
+
+
+def test_a_live_teacher_caches_nothing(student, place, toy_folders):
+    teacher = str(toy_folders["training"])
+
+    results = train_recipe(student("distillation", teacher=teacher, live_teacher=True))
+
+    assert results["stage"] == "distillation"
+    assert not list((place / "cache").glob("embeddings-*"))
+
+
+def test_a_teacher_that_changed_is_noticed(student, place, toy_folders):
     teacher = shutil.copytree(toy_folders["training"], place / "teacher")
-    values = {
-        "distillation": {"teacher": str(teacher), "live_teacher": True},
-        "decoder": {"cache_embeddings": True},
-    }
-    path = recipe(
-        "x", stage, **{"model_name_or_path": str(toy_folders["training"])} | values[stage]
-    )
-    results = train_recipe(
-        path, {"output_dir": str(place / "x"), "cache_dir": str(place / "cache")}
-    )
-    # Embeddings are cached where the encoder is frozen.
-    assert results["stage"] == stage
-    assert bool(list((place / "cache").glob("embeddings-*"))) == (stage == "decoder")
-    # A teacher that changed is noticed.
-    (teacher / "config.json").write_text((teacher / "config.json").read_text() + "\n")
-    if stage == "distillation":
-        with pytest.raises(
-            ValueError,
-            match=r"x was trained on other data: teacher \(.*teacher\) has changed since",
-        ):
-            train_recipe(path, {"output_dir": str(place / "x")})
+    path = student("distillation", teacher=str(teacher), live_teacher=True)
+    train_recipe(path)
+    config = teacher / "config.json"
+    config.write_text(config.read_text() + "\n")
+
+    changed = r"x was trained on other data: teacher \(.*teacher\) has changed since"
+    with pytest.raises(ValueError, match=changed):
+        train_recipe(path)
 
 
 def test_a_live_teacher_is_not_asked_about_new_languages(toy, monkeypatch, tmp_path):
