@@ -40,14 +40,14 @@ def shifted(function: Callable, shift: int) -> Callable:
 def apply(shift: int | None = None, replace: Callable = setattr) -> None:
     """Shift all seeds from now on, by the environment's HF_ECHO_SEED_SHIFT if no shift is given;
     0 changes nothing."""
-    if shift := int(os.environ.get("HF_ECHO_SEED_SHIFT") or 0) if shift is None else shift:
-        for module, name in (
-            (torch, "manual_seed"),
-            (np.random, "seed"),
-            (np.random, "default_rng"),
-        ):
-            replace(module, name, shifted(getattr(module, name), shift))
-        torch.manual_seed(0)  # for models that a test builds without a seed
+    if shift is None:
+        shift = int(os.environ.get("HF_ECHO_SEED_SHIFT") or 0)
+    if shift == 0:
+        return
+    replace(torch, "manual_seed", shifted(torch.manual_seed, shift))
+    replace(np.random, "seed", shifted(np.random.seed, shift))
+    replace(np.random, "default_rng", shifted(np.random.default_rng, shift))
+    torch.manual_seed(0)  # for models that a test builds without a seed
 
 
 if __name__ == "__main__":

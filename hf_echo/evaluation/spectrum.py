@@ -6,10 +6,8 @@ documents.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -29,7 +27,7 @@ SIB_TOPICS = (
     "geography",
 )
 AT_ONCE = 16  # questions that are scored together
-LIMITS = (4, 8, 16)  # sentences: upper ends of the ranges of `rebuild_bleu`
+
 Embed = Callable[[list, str], np.ndarray]
 
 
@@ -157,41 +155,21 @@ def _option_losses(
     return model.score_options(model.encode_document(documents), options, prompts)
 
 
-def rebuild_bleu(
-    written: Sequence[str],
-    references: Sequence[str],
-    lengths: Sequence[int],
-) -> Table:
-    """BLEU of documents rebuilt from their embeddings, by range of sentences and for all: the
-    columns of OS Table 20.
+def rebuild_bleu(written: Sequence[str], references: Sequence[str]) -> dict[str, Any]:
+    """BLEU of documents rebuilt from their embeddings: the columns of OS Table 20.
 
     `bleu1` to `bleu4` are the precisions of n-grams as sacrebleu prints them, `bleu` is their
     geometric mean times the brevity penalty. The table's own row says so: 99.9, 99.8, 99.7 and 99.6
     beside 99.71 (cumulative figures would end at BLEU-4 = BLEU).
-
-    Args:
-        lengths: sentences of each document.
     """
     from sacrebleu.metrics import BLEU
 
-    # Label of a range -> the numbers of its documents, shorter documents first.
-    ends = [0, *LIMITS]
-    labels = [f"{start + 1} to {end}" for start, end in pairwise(ends)]
-    labels.append(f"over {ends[-1]}")
-    ranges: dict[str, list[int]] = {label: [] for label in ("all", *labels)}
-    for number, length in enumerate(lengths):
-        ranges["all"].append(number)
-        ranges[labels[bisect_left(LIMITS, length)]].append(number)
-
     metric = BLEU()
-    rows = []
-    for label, numbers in ranges.items():
-        if not numbers:
-            continue
-        hypotheses = [written[number] for number in numbers]
-        score = metric.corpus_score(hypotheses, [[references[number] for number in numbers]])
-        row: dict[str, Any] = {"sentences": label, "documents": len(numbers)}
-        for n, precision in enumerate(score.precisions, 1):
-            row[f"bleu{n}"] = precision
-        rows.append(row | {"bleu": score.score, "brevity_penalty": score.bp})
-    return Table(rows, notes={"signature": str(metric.get_signature())})
+    score = metric.corpus_score(written, [references])
+    row: dict[str, Any] = {"documents": len(written)}
+    for n, precision in enumerate(score.precisions, 1):
+        row[f"bleu{n}"] = precision
+    row["bleu"] = score.score
+    row["brevity_penalty"] = score.bp
+    row["signature"] = str(metric.get_signature())
+    return row

@@ -19,13 +19,14 @@ import json
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import product
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
 import pandas as pd
 import yaml
-from study_parts import RememberingEncoder, command_line
+from study_parts import RememberingEncoder, command_line, dev_rows
 from tqdm import tqdm
 
 from hf_echo.checkpoints import prune_checkpoint, swap_checkpoint
@@ -56,17 +57,16 @@ def kind_of(row: Row, grid: Grid) -> dict[str, Any]:
     return grid[row.get("row", "row")]
 
 
-def columns_of(kind: Mapping[str, Any]) -> list[str]:
-    return kind.get("columns") or list(kind["measures"])
+def recipe_of(step: Mapping[str, Any]) -> Path:
+    return find_recipes(step["recipe"])[0]
 
 
 def start_point(grid: Grid, out: Path) -> Path:
     """The packaged model's encoder and decoder with fewer layers, untrained since."""
     folder = out / "start"
     if not folder.exists():
-        prune_checkpoint(
-            packaged_model(grid["start"]["model"]), folder, shape=grid["start"]["shape"]
-        )
+        start = grid["start"]
+        prune_checkpoint(packaged_model(start["model"]), folder, shape=start["shape"])
     return folder
 
 
@@ -114,7 +114,7 @@ def one_stage_figures(row: Row, grid: Grid, seed: int, out: Path) -> dict[str, f
         if "pooling" in row:
             start = with_pooling(start, row["pooling"])
         overrides["model_name_or_path"] = str(start)
-    results = train_recipe(find_recipes(kind["recipe"])[0], overrides, fresh=True)
+    results = train_recipe(recipe_of(kind), overrides, fresh=True)
     shutil.rmtree(folder)
     return {name: results[f"eval_{measure}"] for name, measure in kind["measures"].items()}
 
@@ -124,9 +124,10 @@ def shorten(tokenizer_file: Path, size: int) -> None:
     as if it had been trained to `size`."""
     content = json.loads(tokenizer_file.read_text(encoding="utf-8"))
     model = content["model"]
+    # Each token too many comes from one of the last merges.
     too_many = len(model["vocab"]) - size
+    del model["merges"][len(model["merges"]) - too_many :]
     model["vocab"] = {token: number for token, number in model["vocab"].items() if number < size}
-    model["merges"] = model["merges"][: len(model["merges"]) - too_many]
     tokenizer_file.write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
 
 
@@ -154,7 +155,7 @@ class Omnilingual:
             step = self.kind["data"]
             languages = [*self.kind["base_languages"], *self.kind["new_languages"]]
             place = {"corpora": str(corpora), "languages": languages, "output_dir": str(folder)}
-            read_recipe(find_recipes(step["recipe"])[0], step["overrides"] | place).make()
+            read_recipe(recipe_of(step), step["overrides"] | place).make()
         return folder
 
     def trained(
@@ -172,9 +173,7 @@ class Omnilingual:
             "cache_dir": str(self.out / "cache"),
             "seed": seed,
         }
-        train_recipe(
-            find_recipes(step["recipe"])[0], self.kind["steps"] | step["overrides"] | place | fields
-        )
+        train_recipe(recipe_of(step), self.kind["steps"] | step["overrides"] | place | fields)
         return folder
 
     def encoder_alone(self, checkpoint: Path) -> Path:
@@ -190,9 +189,8 @@ class Omnilingual:
         largest_size = self.kind["largest_vocabulary"]
         largest = self.out / f"tokenizer-{largest_size}"
         if not largest.exists():
-            counts = count_words(
-                self.data / "train.parquet", self.out / "counts.parquet", progress=False
-            )
+            pairs = self.data / "train.parquet"
+            counts = count_words(pairs, self.out / "counts.parquet", progress=False)
             tokenizer = train_from_counts(counts.balanced(), largest_size, progress=False)
             EchoTokenizer.around(tokenizer).save_pretrained(largest)
         folder = self.out / f"tokenizer-{size}"
@@ -211,11 +209,11 @@ class Omnilingual:
             swap_checkpoint(self.teacher, self.tokenizer(vocabulary), swapped)
         if steps == 0:
             return swapped
-        fields = {} if steps is None else {"max_steps": steps}
+        fields: dict[str, Any] = {"teacher": str(self.teacher)}
+        if steps is not None:
+            fields["max_steps"] = steps
         name = f"adapted-{vocabulary}-{seed}"
-        return self.trained(
-            name, swapped, seed=seed, stage="adaptation", teacher=str(self.teacher), **fields
-        )
+        return self.trained(name, swapped, seed=seed, stage="adaptation", **fields)
 
     def figures(self, row: Row, seed: int) -> dict[str, float]:
         """Adapt and extend as a row says, then measure."""
@@ -231,15 +229,12 @@ class Omnilingual:
         """xsim or xsim++, chrF++ by the whole model's decoder, tokens and sentences/s:
         BIBLE new, FLORES base."""
         model, tokenizer = load_encoder(checkpoint, dtype="fp32")
-        bible = pd.read_parquet(self.data / "dev_bible.parquet")
-        verses = sorted(bible.id.unique())[: self.kind["bible_verses"]]
-        # BIBLE measures the new languages, FLORES the base ones.
-        bible = bible[
-            bible.id.isin(verses) & bible.lang.isin([*self.kind["new_languages"], ENGLISH])
-        ]
-        flores = pd.read_parquet(self.data / "dev_flores.parquet")
-        flores = flores[flores.lang.isin(self.kind["base_languages"])]
         figures = {"million parameters": model.num_parameters() / 1e6}
+        # BIBLE measures the new languages, FLORES the base ones.
+        bible = dev_rows(self.data, "bible", self.kind["new_languages"])
+        verses = sorted(bible.id.unique())[: self.kind["bible_verses"]]
+        bible = bible[bible.id.isin(verses)]
+        flores = dev_rows(self.data, "flores", self.kind["base_languages"])
         for name, table in (("BIBLE", bible), ("FLORES", flores)):
             encoder = RememberingEncoder(partial(encode, model, tokenizer))
             # All texts at once: the measures below ask again, and the encoder remembers.
@@ -253,9 +248,8 @@ class Omnilingual:
                 errors = evaluate_xsim(encoder, rows, negatives=hard_negatives_by_id(rows))
                 figures["FLORES xsim++"] = errors.average["xsimpp"]
             figures[f"{name} chrF++"] = self.chrf(rows, encoder)
-            report = vocabulary_report(
-                {"own": tokenizer}, [list(zip(table.lang, table.text))], progress=False
-            )
+            texts = list(zip(table.lang, table.text))
+            report = vocabulary_report({"own": tokenizer}, [texts], progress=False)
             figures[f"{name} tokens"] = report.get("own").tokens_per_sentence
         return figures
 
@@ -283,39 +277,40 @@ def run(
     finished: dict[str, dict] = read_json(file, {})
     omnilingual = None
     results: dict[str, list[dict[str, Any]]] = {}
-    jobs = []
+    jobs = []  # (row of the grid, its figures of each seed)
     for table in tables:
         results[table] = []
         for row in grid["tables"][table]:
-            columns = columns_of(kind_of(row, grid))
+            kind = kind_of(row, grid)
+            columns = kind.get("columns") or list(kind["measures"])
             line = {"name": row["name"], "paper": row.get("paper"), "columns": columns, "runs": []}
             results[table].append(line)
             jobs.append((row, line["runs"]))
     # All rows of the first seed, then all of the next: a run that is stopped has whole tables.
-    seeded_jobs = [(seed, *job) for seed in range(seeds) for job in jobs]
-    for seed, row, runs in tqdm(seeded_jobs, desc="Ablations", unit="run"):
+    seeded_jobs = list(product(range(seeds), jobs))
+    for seed, (row, runs) in tqdm(seeded_jobs, desc="Ablations", unit="run"):
         kind = kind_of(row, grid)
-        settings = {
-            name: value for name, value in kind.items() if name not in ("columns", "measures")
-        }
-        changes = {
-            name: value for name, value in row.items() if name not in ("name", "paper", "row")
-        }
-        # A row is known by its settings: two tables may share it, and a changed one is new.
-        key = json.dumps([settings, changes, seed], sort_keys=True)
+        key = run_key(row, kind, seed)
         if key not in finished:
             if "recipe" in kind:
                 finished[key] = one_stage_figures(row, grid, seed, out)
             else:
                 if omnilingual is None:
+                    folder = out / "omnilingual"
                     start = start_point(grid, out)
-                    omnilingual = Omnilingual(
-                        kind, out / "omnilingual", corpora, start, grid["start"]["model"]
-                    )
+                    omnilingual = Omnilingual(kind, folder, corpora, start, grid["start"]["model"])
                 finished[key] = omnilingual.figures(row, seed)
             write_json(file, finished)
         runs.append(finished[key])
     return results
+
+
+def run_key(row: Row, kind: Mapping[str, Any], seed: int) -> str:
+    """The settings of a run, by which it is known: two tables may share a row, and a changed one
+    is new."""
+    settings = {name: kind[name] for name in kind if name not in ("columns", "measures")}
+    changes = {name: row[name] for name in row if name not in ("name", "paper", "row")}
+    return json.dumps([settings, changes, seed], sort_keys=True)
 
 
 def order(values: Sequence[float | None], *, higher_is_better: bool = False) -> list[int | None]:
@@ -334,27 +329,27 @@ def as_markdown(results: Mapping[str, Sequence[Row]]) -> str:
     blocks = []
     for table, rows in results.items():
         columns = rows[0]["columns"]
-        lines: list[list[str]] = [[row["name"]] for row in rows]
-        our_places = []  # of each column, the place of each row
-        paper_places = []
+        cells: list[list[str]] = [[row["name"]] for row in rows]
+        our_places: list[list] = [[] for _ in rows]  # of each row, its place in each column
+        paper_places: list[list] = [[] for _ in rows]
         for number, column in enumerate(columns):
-            means = []
-            for row, line in zip(rows, lines, strict=True):
-                by_seed = [run[column] for run in row["runs"]]
-                means.append(mean(by_seed))
-                line.append(f"{means[-1]:.1f} ({' '.join(f'{value:.1f}' for value in by_seed)})")
+            by_seed = [[run[column] for run in row["runs"]] for row in rows]
+            means = [mean(figures) for figures in by_seed]
             printed = [row["paper"] and row["paper"][number] for row in rows]
             higher_is_better = column.endswith(HIGHER_IS_BETTER)
-            our_places.append(order(means, higher_is_better=higher_is_better))
-            paper_places.append(order(printed, higher_is_better=higher_is_better))
-        our_orders = zip(*our_places, strict=True)
-        paper_orders = zip(*paper_places, strict=True)
-        for row, line, ours, papers in zip(rows, lines, our_orders, paper_orders, strict=True):
-            line.append(slashed(ours))
-            line.append(slashed(row["paper"]) if row["paper"] else "")
-            line.append(slashed(papers) if row["paper"] else "")
+            ours = order(means, higher_is_better=higher_is_better)
+            papers = order(printed, higher_is_better=higher_is_better)
+            for i, figures in enumerate(by_seed):
+                each = " ".join(f"{figure:.1f}" for figure in figures)
+                cells[i].append(f"{means[i]:.1f} ({each})")
+                our_places[i].append(ours[i])
+                paper_places[i].append(papers[i])
+        for i, row in enumerate(rows):
+            cells[i].append(slashed(our_places[i]))
+            paper = [slashed(row["paper"]), slashed(paper_places[i])] if row["paper"] else ["", ""]
+            cells[i] += paper
         header = ["row", *columns, "order", "paper", "its order"]
-        blocks.append(f"### {table}\n\n{markdown_table(header, lines)}\n")
+        blocks.append(f"### {table}\n\n{markdown_table(header, cells)}\n")
     return "\n".join(blocks)
 
 

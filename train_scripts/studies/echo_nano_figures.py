@@ -129,55 +129,72 @@ def translation(checkpoint: Path, data: Path) -> dict[str, Any]:
     """chrF++ and BLEU into English of the decoder (as set and greedy), of the source itself and the
     nearest of 30,000 training sentences, in the twelve languages; and examples drawn by a fixed
     order that ignores the texts."""
-    into_english = partial(
-        translate, *load_translator(checkpoint, dtype="fp32"), max_new_tokens=MOST_TOKENS
-    )
+    into_english = translator_of(checkpoint, dtype="fp32")
     encode = any_encoder(str(checkpoint))
-    pool = pd.read_parquet(
-        data / "train_decoder.parquet", columns=["target"]
-    ).target.drop_duplicates()
-    pool = pool.sample(min(len(pool), NEAREST), random_state=0).to_numpy()
-    pool_vectors = raw_vectors_of(encode, pool, ENGLISH)
-    report: dict[str, Any] = {"sets": {}, "pool": len(pool)}
-    for name in ("everyday", "flores"):
-        rows = pd.read_parquet(data / f"dev_{name}.parquet")
-        english = english_of(rows)
-        outputs: dict[str, list[str]] = {"decoder": [], "greedy": [], "source": [], "nearest": []}
-        references: list[str] = []
-        examples = []
-        for lang in TWELVE:
-            of_language = (
-                rows[(rows.lang == lang) & rows.id.isin(english.index)].set_index("id").text
-            )
-            ids = in_order(of_language.index)[:SENTENCES]
-            if not ids:
-                continue
-            texts = of_language[ids].tolist()
-            translations = list(into_english(texts, lang, ENGLISH))
-            nearest = best_matches(raw_vectors_of(encode, texts, lang), pool_vectors, None)
-            outputs["decoder"] += translations
-            outputs["greedy"] += into_english(texts, lang, ENGLISH, num_beams=1)
-            outputs["source"] += texts
-            outputs["nearest"] += pool[nearest].tolist()
-            references += english[ids].tolist()
-            pair = {"lang": lang, "source": texts[0]}
-            examples.append(pair | {"translation": translations[0], "reference": english[ids[0]]})
-        # How well English itself comes back from its embedding.
-        originals = english[in_order(english.index)[:SENTENCES]].tolist()
-        rebuilt = list(into_english(originals, ENGLISH, ENGLISH))
-        same = np.array(outputs["decoder"]) == np.array(references)
-        figures: dict[str, Any] = {
-            "sentences": len(references),
-            "word_for_word": 100 * float(same.mean()),
-        }
+    pool = pd.read_parquet(data / "train_decoder.parquet", columns=["target"])
+    sentences = pool.target.drop_duplicates()
+    sentences = sentences.sample(min(len(sentences), NEAREST), random_state=0).to_numpy()
+    vectors = raw_vectors_of(encode, sentences, ENGLISH)
+
+    def nearest(texts: list[str], lang: str) -> list[str]:
+        """The training sentence nearest to each text."""
+        rows = best_matches(raw_vectors_of(encode, texts, lang), vectors, None)
+        return sentences[rows].tolist()
+
+    everyday, examples = translated_set(data, "everyday", into_english, nearest)
+    flores, _ = translated_set(data, "flores", into_english, nearest)
+    sets = {"everyday": everyday, "flores": flores}
+    return {"sets": sets, "pool": len(sentences), "examples": examples[:EXAMPLES]}
+
+
+def translator_of(checkpoint: Path, dtype: str = "auto") -> Callable:
+    """(texts, language) -> their English."""
+    model, tokenizer = load_translator(checkpoint, dtype=dtype)
+    return partial(translate, model, tokenizer, max_new_tokens=MOST_TOKENS)
+
+
+def translated_set(
+    data: Path, name: str, into_english: Callable, nearest: Callable
+) -> tuple[dict[str, Any], list[dict[str, str]]]:
+    """Figures of one set, and the first sentence of each language as an example."""
+    rows = pd.read_parquet(data / f"dev_{name}.parquet")
+    english = english_of(rows)
+    outputs: dict[str, list[str]] = {"decoder": [], "greedy": [], "source": [], "nearest": []}
+    references: list[str] = []
+    examples = []
+    for lang in TWELVE:
+        has_english = rows.id.isin(english.index)
+        of_language = rows[(rows.lang == lang) & has_english].set_index("id").text
+        ids = in_order(of_language.index)[:SENTENCES]
+        if not ids:
+            continue
+        texts = of_language[ids].tolist()
+        translations = list(into_english(texts, lang))
         # The source itself and the nearest training sentence show what chrF++ gives for nothing.
-        for way, lines in outputs.items():
-            figures[way] = chrf_and_bleu(lines, references)
-        figures["english_rebuilt"] = chrf_and_bleu(rebuilt, originals)
-        report["sets"][name] = figures
-        if name == "everyday":
-            report["examples"] = examples[:EXAMPLES]
-    return report
+        outputs["decoder"] += translations
+        outputs["greedy"] += into_english(texts, lang, num_beams=1)
+        outputs["source"] += texts
+        outputs["nearest"] += nearest(texts, lang)
+        references += english[ids].tolist()
+        example = {
+            "lang": lang,
+            "source": texts[0],
+            "translation": translations[0],
+            "reference": english[ids[0]],
+        }
+        examples.append(example)
+    same = np.array(outputs["decoder"]) == np.array(references)
+    figures: dict[str, Any] = {
+        "sentences": len(references),
+        "word_for_word": 100 * float(same.mean()),
+    }
+    for way, lines in outputs.items():
+        figures[way] = chrf_and_bleu(lines, references)
+    # How well English itself comes back from its embedding.
+    originals = english[in_order(english.index)[:SENTENCES]].tolist()
+    rebuilt = list(into_english(originals, ENGLISH))
+    figures["english_rebuilt"] = chrf_and_bleu(rebuilt, originals)
+    return figures, examples
 
 
 def chrf_and_bleu(lines: list[str], references: list[str]) -> dict[str, float]:
@@ -196,15 +213,14 @@ def geometry(encode: Encode, data: Path) -> dict[str, float]:
     """Of the FLORES sentences that 41 languages and English have."""
     rows = dev_rows(data, "flores", FORTY_ONE)
     texts = rows.pivot(index="id", columns="lang", values="text").dropna()
-    result = evaluate_geometry(
-        [(lang, np.asarray(encode(texts[lang].tolist(), lang))) for lang in texts]
-    )
+    vectors = [(lang, np.asarray(encode(texts[lang].tolist(), lang))) for lang in texts]
+    result = evaluate_geometry(vectors)
+    row = result.to_row()
     columns = ("dimensions", "feature_std", "spread", "effective_rank", "isotropy")
-    figures = {column: result.to_row()[column] for column in columns}
+    figures = {column: row[column] for column in columns}
     figures["one_over_sqrt_dim"] = result.dimensions**-0.5
-    figures["least_singular_value"] = float(
-        result.singular_values.min() / result.singular_values[0]
-    )
+    values = result.singular_values
+    figures["least_singular_value"] = float(values.min() / values[0])
     return figures
 
 
@@ -218,21 +234,9 @@ def speed(encode: Encode, checkpoint: Path, data: Path) -> dict[str, Any]:
     }
     runs = {"encode": (encode, texts, 3)}
     if has_decoder(checkpoint):
-        model, tokenizer = load_translator(checkpoint)
-
-        def run(batch: list[str], lang: str, num_beams: int | None = None) -> Any:
-            return translate(
-                model,
-                tokenizer,
-                batch,
-                lang,
-                ENGLISH,
-                num_beams=num_beams,
-                max_new_tokens=MOST_TOKENS,
-            )
-
-        runs["translate"] = (run, texts[:256], 1)
-        runs["translate_greedy"] = (partial(run, num_beams=1), texts[:256], 1)
+        into_english = translator_of(checkpoint)
+        runs["translate"] = (into_english, texts[:256], 1)
+        runs["translate_greedy"] = (partial(into_english, num_beams=1), texts[:256], 1)
     for name, (call, lines, rounds) in runs.items():
         result = measure_speed(call, lines, ENGLISH, rounds=rounds)
         figures[name] = {
@@ -292,8 +296,10 @@ def parts(model: Path, corpora: Path, data: Path) -> dict[str, Callable[[], dict
 def write_readme(figures: dict[str, Any], readme: Path) -> None:
     """Replace the rows of the table of README.md by columns of the card's:
     model, parameters, FLORES, NTREX."""
-    rows = [row.strip("| ").split(" | ") for row in map(comparison_row, figures.get("peers", []))]
-    body = [f"| {' | '.join(row[column] for column in (0, 1, 3, 4))} |" for row in rows]
+    body = []
+    for row in figures.get("peers", []):
+        size = f"{row['parameters'] / 1e6:.0f}M" if row["parameters"] else ""
+        body.append(f"| {row['model']} | {size} | {row['flores']:.1f} | {row['ntrex']:.1f} |")
     lines = readme.read_text(encoding="utf-8").splitlines()
     if body:
         first = lines.index(PEERS) + 2  # behind the header and its rule
@@ -302,14 +308,6 @@ def write_readme(figures: dict[str, Any], readme: Path) -> None:
             end += 1
         lines[first:end] = body
     readme.write_text("\n".join(lines) + "\n", encoding="utf-8")
-
-
-def comparison_row(row: dict[str, Any]) -> str:
-    """As in hub_cards/echo_nano.md.j2."""
-    size = f"{row['parameters'] / 1e6:.0f}M" if row["parameters"] else ""
-    columns = [*SETS, *(f"{name}_hard" for name in HARD)]
-    cells = [row["model"], size, *(f"{row[column]:.1f}" for column in columns)]
-    return f"| {' | '.join(cells)} |"
 
 
 def main() -> None:

@@ -36,38 +36,58 @@ def group_languages(sizes: Mapping[str, float], by: str, groups: int) -> dict[st
 
     Args:
         sizes: language -> training examples.
-        by: "resource": sort by examples and cut into groups of similar length; A has most data.
-            "family": A is the family with most languages; the other families, largest first, are
-            dealt to the other groups in turn, so that each has as many families. A language of
-            unknown family is its own family.
+        by: "resource" or "family", see `by_resource` and `by_family`.
         groups: number of groups.
 
     Raises:
         ValueError: fewer languages (families) than groups.
     """
-    order = sorted(sizes, key=lambda lang: (-sizes[lang], lang))
-    parts = [[lang] for lang in order]
-    if by == "family":
-        families: dict[str, list[str]] = {}
-        for lang in order:
-            family = getattr(LANGUAGES.get(lang), "family", None)
-            families.setdefault(family or lang, []).append(lang)
-        parts = sorted(families.values(), key=len, reverse=True)
-    most = min(len(parts), 26)
-    if not 1 <= groups <= most:
-        kind = "families" if by == "family" else "languages"
-        raise ValueError(f"{groups} groups of {len(parts)} {kind}: give 1 to {most}")
+    languages = sorted(sizes, key=lambda lang: (-sizes[lang], lang))
     names = [chr(ord("A") + number) for number in range(groups)]
     if by == "resource":
-        cuts = [round(number * len(order) / groups) for number in range(groups + 1)]
-        return {name: order[start:end] for name, start, end in zip(names, cuts, cuts[1:])}
-    # A stays one family where there are other groups.
-    largest, *others = parts
-    members_of: dict[str, list[str]] = {name: [] for name in names}
-    members_of["A"] += largest
+        check_number(groups, len(languages), "languages")
+        return by_resource(languages, names)
+    families = families_of(languages)
+    check_number(groups, len(families), "families")
+    return by_family(families, names)
+
+
+def check_number(groups: int, parts: int, kind: str) -> None:
+    most = min(parts, 26)  # letters
+    if not 1 <= groups <= most:
+        raise ValueError(f"{groups} groups of {parts} {kind}: give 1 to {most}")
+
+
+def by_resource(languages: Sequence[str], names: Sequence[str]) -> dict[str, list[str]]:
+    """Groups of similar length; A has most data, as the first languages have."""
+    groups = {}
+    start = 0
+    for number, name in enumerate(names, 1):
+        end = round(number * len(languages) / len(names))
+        groups[name] = list(languages[start:end])
+        start = end
+    return groups
+
+
+def families_of(languages: Sequence[str]) -> list[list[str]]:
+    """The languages of each family, the largest family first. A language of unknown family is its
+    own family."""
+    members: dict[str, list[str]] = {}
+    for lang in languages:
+        family = getattr(LANGUAGES.get(lang), "family", None)
+        members.setdefault(family or lang, []).append(lang)
+    return sorted(members.values(), key=len, reverse=True)
+
+
+def by_family(families: Sequence[list[str]], names: Sequence[str]) -> dict[str, list[str]]:
+    """A is the largest family; the others are dealt to the other groups in turn, so that each has
+    as many families."""
+    groups: dict[str, list[str]] = {name: [] for name in names}
+    largest, *others = families
+    groups["A"] += largest
     for family, name in zip(others, cycle(names[1:] or names)):
-        members_of[name] += family
-    return members_of
+        groups[name] += family
+    return groups
 
 
 def growing(groups: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
@@ -77,7 +97,8 @@ def growing(groups: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
     languages: list[str] = []
     for name, members in groups.items():
         languages = [*languages, *members]
-        steps[name if name == first else f"{first}-{name}"] = languages
+        step = name if name == first else f"{first}-{name}"
+        steps[step] = languages
     return steps
 
 
@@ -96,12 +117,15 @@ def group_table(
     group_of = {lang: name for name, members in groups.items() for lang in members}
     rows = []
     for step, values in by_step.items():
-        errors = pd.Series(
-            {lang: value for lang, value in values.items() if lang in group_of}, dtype=float
-        )
+        errors = pd.Series(values, dtype=float)
+        errors = errors[errors.index.isin(group_of)]
         means = errors.groupby(group_of).mean()
-        in_order = {name: float(means[name]) for name in groups if name in means}
-        rows.append({"trained on": step, **in_order, "All": float(errors.mean())})
+        row = {"trained on": step}
+        for name in groups:
+            if name in means:
+                row[name] = float(means[name])
+        row["All"] = float(errors.mean())
+        rows.append(row)
     return Table(rows, notes={"measure": "xsim"})
 
 

@@ -71,7 +71,7 @@ def human_and_mined(rows):
 @pytest.mark.parametrize(
     ("limit", "stay"), [(1, [1, 5]), (2, [1, 3, 5]), (3, [1, 3, 4, 5]), (4, [1, 2, 3, 4, 5])]
 )
-def test_human_translations_come_first_and_the_best_others_fill_up(human_and_mined, limit, stay):
+def test_the_best_others_fill_up_behind_human_translations(human_and_mined, limit, stay):
     """ECHO 3: the best human translations, and the highest-scoring others up to the limit."""
     cap = GroupCap(limit=limit, order="quality", first=("primary",))
 
