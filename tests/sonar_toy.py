@@ -5,6 +5,7 @@ The formulas are written down in plain torch. Everything here counts tokens as f
 """
 
 import math
+from itertools import chain
 from pathlib import Path
 
 import torch
@@ -27,7 +28,7 @@ def texts(count: int = 40) -> dict[str, list[str]]:
 
 
 def train_sentencepiece(folder: Path, kind: str = "bpe", rule: str = "nmt_nfkc") -> Path:
-    lines = [text for of_language in texts(200).values() for text in of_language]
+    lines = chain.from_iterable(texts(200).values())
     options = dict(
         vocab_size=1200,
         character_coverage=1.0,
@@ -36,7 +37,7 @@ def train_sentencepiece(folder: Path, kind: str = "bpe", rule: str = "nmt_nfkc")
         num_threads=1,
     )
     SentencePieceTrainer.train(
-        sentence_iterator=iter(lines), model_prefix=str(folder / kind), model_type=kind, **options
+        sentence_iterator=lines, model_prefix=str(folder / kind), model_type=kind, **options
     )
     return folder / f"{kind}.model"
 
@@ -142,7 +143,8 @@ def convert(out: Path) -> Path:
     """A converted SONAR with random weights, from the files of a folder beside it."""
     from hf_echo.checkpoints import convert_sonar
 
-    (place := out.with_name("sonar_files")).mkdir(parents=True)
+    place = out.with_name("sonar_files")
+    place.mkdir(parents=True)
     pieces = train_sentencepiece(place)
     words = len(Ids(pieces))
     encoder = write_fairseq2(weights(words, "encoder"), place / "encoder.pt")

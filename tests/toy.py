@@ -8,6 +8,7 @@ start.
 import copy
 import os
 import random
+from collections.abc import Sequence
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -59,7 +60,7 @@ SHAPE |= dict(num_attention_heads=2, num_key_value_heads=1, head_dim=16)
 QUIET = dict(save_strategy="no", report_to="none", use_cpu=True, disable_tqdm=True)
 
 
-def say(meaning: tuple[int, ...], lang: str) -> str:
+def say(meaning: Sequence[int], lang: str) -> str:
     words = [group.split()[i] for group, i in zip(WORDS[lang], meaning, strict=True)]
     return " ".join(words) + "."
 
@@ -67,25 +68,30 @@ def say(meaning: tuple[int, ...], lang: str) -> str:
 def split(part: str) -> list[tuple[int, ...]]:
     """32 of the 256 meanings are held out, by lot."""
     held_out = set(random.Random(0).sample(range(len(MEANINGS)), 32))
-    return [m for i, m in enumerate(MEANINGS) if (i in held_out) == (part == "dev")]
+    is_dev = part == "dev"
+    return [meaning for i, meaning in enumerate(MEANINGS) if (i in held_out) == is_dev]
 
 
 def parallel_rows(part: str = "train") -> list[dict]:
-    """X -> English, with the three sentences that differ in one word as hard negatives."""
+    """French and Russian -> English, with one to three sentences that differ in one word as hard
+    negatives."""
     rows = []
     for number, meaning in enumerate(split(part)):
-        near = [
-            tuple((v + 1) % 4 if i == k else v for i, v in enumerate(meaning))
-            for k in range(1 + number % 3)
-        ]
-        english = dict(
-            target=say(meaning, "eng_Latn"), target_lang="eng_Latn", provenance="primary"
-        )
-        english["hard_negatives"] = [say(m, "eng_Latn") for m in near]
-        rows += [
-            dict(source=say(meaning, lang), source_lang=lang, **english)
-            for lang in ("fra_Latn", "rus_Cyrl")
-        ]
+        negatives = []
+        for place in range(1 + number % 3):
+            near = list(meaning)
+            near[place] = (near[place] + 1) % 4
+            negatives.append(say(near, "eng_Latn"))
+        for lang in ("fra_Latn", "rus_Cyrl"):
+            row = {
+                "source": say(meaning, lang),
+                "source_lang": lang,
+                "target": say(meaning, "eng_Latn"),
+                "target_lang": "eng_Latn",
+                "provenance": "primary",
+                "hard_negatives": negatives,
+            }
+            rows.append(row)
     return rows
 
 
@@ -164,12 +170,11 @@ def plain_tokenizer(
     *, mask: str | None = "<mask>", cls: str | None = "<s>", template: str = "<s> $A </s>"
 ):
     """A tokenizer that is not Echo's, in the layout of XLM-R: a number for each word."""
-    words = sorted(
-        {word for lang in LANGUAGES for m in MEANINGS for word in say(m, lang)[:-1].split()}
-    )
-    vocabulary = {
-        word: i for i, word in enumerate(["<s>", "<pad>", "</s>", "<unk>", *words, ".", "<mask>"])
-    }
+    words = set()
+    for lang in LANGUAGES:
+        words.update(" ".join(WORDS[lang]).split())
+    tokens = ["<s>", "<pad>", "</s>", "<unk>", *sorted(words), ".", "<mask>"]
+    vocabulary = {token: number for number, token in enumerate(tokens)}
     backend = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
     backend.pre_tokenizer = pre_tokenizers.Whitespace()
     return with_ends(

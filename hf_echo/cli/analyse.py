@@ -38,12 +38,6 @@ class Geometry(OpensModel):
     )
     lang: list[str] = language("use only this language; repeatable; default: all", list)
     split: str | None = split()
-    shrinkage: float = setting(
-        "shrinkage of the covariances in the invariance",
-        DefaultOf("evaluation.geometry.evaluate_geometry"),
-        least=0,
-        most=1,
-    )
 
     def run(self) -> dict[str, Any]:
         """Measures of all languages together and of each, and the singular values."""
@@ -54,7 +48,7 @@ class Geometry(OpensModel):
         # Before the model, so that bad data are named early.
         rows = load_nway(self.data, split=self.split)
         parts = encode_parallel(any_encoder(self.model), rows, self.lang or None)
-        result = evaluate_geometry(parts, shrinkage=self.shrinkage)
+        result = evaluate_geometry(parts)
         return {
             "model": self.model,
             **result.to_row(),

@@ -23,36 +23,39 @@ def tour_sentences() -> list[dict[str, str]]:
         return list(csv.DictReader(stream, delimiter="\t", quoting=csv.QUOTE_NONE))
 
 
-def run_tour(console: Console | None = None, name: str = "echo-nano") -> list[dict[str, str]]:
+def run_tour(console: Console | None = None) -> list[dict[str, str]]:
     """Find the English of each sentence among all of them, and translate it;
     returns the rows with nearest, written."""
     from ..inference import encode, load_translator, translate
     from ..search import nearest_neighbours
 
     console = console or Console()
-    model, tokenizer = load_translator(pretrained(name), device="cpu", dtype="fp32")
+    model, tokenizer = load_translator(pretrained("echo-nano"), device="cpu", dtype="fp32")
     rows = tour_sentences()
     # The nearest English sentence of each, and its translation.
     texts = [row["text"] for row in rows]
     languages = [row["lang"] for row in rows]
     english = [row["english"] for row in rows]
-    embeddings = encode(model, tokenizer, texts, languages, normalize=True)
-    found = nearest_neighbours(
-        embeddings, encode(model, tokenizer, english, ENGLISH, normalize=True), 1
-    )
+    vectors = encode(model, tokenizer, texts, languages, normalize=True)
+    english_vectors = encode(model, tokenizer, english, ENGLISH, normalize=True)
+    nearest = nearest_neighbours(vectors, english_vectors, 1).indices[:, 0]
     written = translate(model, tokenizer, texts, languages, max_new_tokens=40)
-    # What was found, with the wrong ones marked.
+    # The nearest ones, with a mark at those that are wrong.
     table = Table(
-        title=f"{name}: held-out sentences, the nearest of {len(rows)} English ones, and a translation"
+        title=f"echo-nano: held-out sentences, the nearest of {len(rows)} English ones, and a translation"
     )
-    for heading in ("", "sentence", "nearest English sentence", "translation"):
-        table.add_column(heading, no_wrap=not heading)
-    for row, best, line in zip(rows, found.indices[:, 0], written, strict=True):
-        row |= {"nearest": english[best], "written": line}
-        mark = "" if row["nearest"] == row["english"] else "wrong: "
+    table.add_column("", no_wrap=True)
+    for heading in ("sentence", "nearest English sentence", "translation"):
+        table.add_column(heading)
+    right = 0
+    for row, best, line in zip(rows, nearest, written, strict=True):
+        row["nearest"] = english[best]
+        row["written"] = line
+        is_right = row["nearest"] == row["english"]
+        right += is_right
+        mark = "" if is_right else "wrong: "
         table.add_row(row["lang"], row["text"], mark + row["nearest"], line)
     console.print(table)
-    right = sum(row["nearest"] == row["english"] for row in rows)
     console.print(
         f"{right} of {len(rows)} found. The sentences were drawn by a fixed order from a test set, not chosen. "
         "In larger collections more are wrong; the README has the figures."

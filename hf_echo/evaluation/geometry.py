@@ -64,8 +64,8 @@ class GeometryResult(Result):
         return Table(rows)
 
 
-def evaluate_geometry(parts: Parts, *, shrinkage: float = SHRINKAGE) -> GeometryResult:
-    """Measure the geometry of an embedding space on one n-way set; `shrinkage` as in `invariance`.
+def evaluate_geometry(parts: Parts) -> GeometryResult:
+    """Measure the geometry of an embedding space on one n-way set.
 
     Raises:
         ValueError: other numbers of rows or dimensions in a language, NaN, infinity, zero rows; a
@@ -79,7 +79,7 @@ def evaluate_geometry(parts: Parts, *, shrinkage: float = SHRINKAGE) -> Geometry
     correlations = np.array([])
     means: dict[str, float | None] = dict.fromkeys(("invariance", "calinski_harabasz", "rsim"))
     if languages > 1:
-        divergences = invariance(parts, shrinkage=shrinkage)
+        divergences = invariance(parts)
         correlations = rsim(parts)
         means["invariance"] = float(divergences.mean())
         means["calinski_harabasz"] = calinski_harabasz(parts)
@@ -98,7 +98,7 @@ def evaluate_geometry(parts: Parts, *, shrinkage: float = SHRINKAGE) -> Geometry
         centred_effective_rank=effective_rank(centred_values),
         isotropy=principal_ratio(rows),
         **means,
-        shrinkage=shrinkage,
+        shrinkage=SHRINKAGE,
         singular_values=values,
         language_names=np.array(names, dtype=object),
         language_invariance=divergences,

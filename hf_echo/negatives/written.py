@@ -107,20 +107,17 @@ def write_negatives(settings: Any) -> dict[str, Any]:
     return write_rows(negatives(pairs), model, settings.out, total=len(pairs), **options)
 
 
-def negatives(
-    rows: Iterable[Mapping[str, Any]], examples: Sequence[tuple[str, Sequence[str]]] = EXAMPLES
-) -> Iterator[Job]:
+def negatives(rows: Iterable[Mapping[str, Any]]) -> Iterator[Job]:
     """Jobs that add up to five hard negatives to each English target, after those that the row
     already has.
 
     Every row is written. Targets in other languages get no request; failed rows get no new
     negatives.
     """
-    examples_text = "\n\n".join(
-        f"Input: {text}\nOutput: {_as_list(wrong)}" for text, wrong in examples
-    )
+    examples = [f"Input: {text}\nOutput: {_as_list(wrong)}" for text, wrong in EXAMPLES]
+    prompt_of_examples = PROMPT.replace("{examples}", "\n\n".join(examples))
     for row in rows:
-        prompt = PROMPT.replace("{examples}", examples_text).replace("{example}", row["target"])
+        prompt = prompt_of_examples.replace("{example}", row["target"])
         messages = None
         if row["target_lang"] == ENGLISH:
             messages = [{"role": "user", "content": prompt}]

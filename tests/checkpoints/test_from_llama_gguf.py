@@ -5,6 +5,7 @@ import importlib.metadata
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from gguf import GGUFWriter, TokenType
@@ -54,12 +55,10 @@ def write_gguf(path: Path, llama: LlamaForCausalLM, backend: Tokenizer) -> None:
     vocabulary = sorted(backend.get_vocab(), key=backend.token_to_id)
     writer.add_tokenizer_model("gpt2")
     writer.add_token_list(vocabulary)
-    writer.add_token_types(
-        [TokenType.CONTROL if t.startswith("<|") else TokenType.NORMAL for t in vocabulary]
-    )
-    writer.add_token_merges(
-        [" ".join(pair) for pair in json.loads(backend.to_str())["model"]["merges"]]
-    )
+    is_special = [token.startswith("<|") for token in vocabulary]
+    writer.add_token_types(np.where(is_special, TokenType.CONTROL, TokenType.NORMAL).tolist())
+    merges = json.loads(backend.to_str())["model"]["merges"]
+    writer.add_token_merges([" ".join(pair) for pair in merges])
     writer.add_bos_token_id(backend.token_to_id("<|bos|>"))
     writer.add_eos_token_id(backend.token_to_id("<|eos|>"))
     # The weights under the names of llama.cpp, which interleaves the rotary pairs.
@@ -75,8 +74,9 @@ def write_gguf(path: Path, llama: LlamaForCausalLM, backend: Tokenizer) -> None:
             if theirs in ("attn_q", "attn_k"):
                 weight = interleaved(weight, HEADS if theirs == "attn_q" else KV_HEADS)
             writer.add_tensor(f"blk.{layer}.{theirs}.weight", weight.contiguous().numpy())
-    for part in ("header", "kv_data", "tensors"):
-        getattr(writer, f"write_{part}_to_file")()
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
     writer.close()
 
 

@@ -68,7 +68,7 @@ def test_a_tokenizer_has_the_size_that_was_asked_for(sized, saved):
 
 
 @pytest.mark.parametrize("saved", [False, True])
-def test_special_and_reserved_tokens_come_first(sized, saved):
+def test_reserved_tokens_follow_the_special_ones(sized, saved):
     _, reserved, *tokenizers = sized
 
     first_tokens = tokenizers[saved].convert_ids_to_tokens(range(5 + reserved))

@@ -30,7 +30,6 @@ def word_vectors(
     lang: str | Sequence[str | None] | None = None,
     *,
     layer: int = -1,
-    progress: bool = False,
     names: Sequence[str] | None = None,
 ) -> np.ndarray:
     """(texts, hidden): mean state of the tokens that share a character with the word
@@ -41,9 +40,7 @@ def word_vectors(
             raise ValueError(
                 f"{name}: characters {start}-{end} are not a word of its {len(text)} characters"
             )
-    all_states = token_states(
-        model, tokenizer, texts, lang, layers=[layer], names=names, progress=progress
-    )
+    all_states = token_states(model, tokenizer, texts, lang, layers=[layer], names=names)
     vectors = []
     for name, span, tokens in zip(names, words, all_states, strict=True):
         # A token may hold a space and the word, or only a part of it.
@@ -72,7 +69,6 @@ def evaluate_wic(
     test_rows: Iterable[Mapping[str, Any]],
     *,
     layer: int = -1,
-    progress: bool = False,
 ) -> Table:
     """Accuracy by language of a linear probe and of a cosine threshold, both from `train_rows`
     (English in the paper).
@@ -89,12 +85,12 @@ def evaluate_wic(
     train = checked_rows(train_rows, "training row", COLUMNS, _checked)
     test = checked_rows(test_rows, "test row", COLUMNS, _checked)
     # Probe and threshold learn from the training rows.
-    pairs = _word_pairs(model, tokenizer, train, "training row", layer, progress)
+    pairs = _word_pairs(model, tokenizer, train, "training row", layer)
     probe = fit_linear_probe(pairs.features, pairs.same, "the training rows")
     threshold = best_threshold(pairs.cosines, pairs.same)
 
     # Both guess the test rows of each language.
-    pairs = _word_pairs(model, tokenizer, test, "test row", layer, progress)
+    pairs = _word_pairs(model, tokenizer, test, "test row", layer)
     probe_guesses = probe.predict(pairs.features)
     cosine_guesses = pairs.cosines >= threshold
     rows = []
@@ -126,12 +122,7 @@ class _WordPairs(NamedTuple):
 
 
 def _word_pairs(
-    model: Any,
-    tokenizer: Any,
-    rows: Sequence[Mapping[str, Any]],
-    row_kind: str,
-    layer: int,
-    progress: bool,
+    model: Any, tokenizer: Any, rows: Sequence[Mapping[str, Any]], row_kind: str, layer: int
 ) -> _WordPairs:
     """(rows, 2 hidden) vectors of both words, their cosines, and the labels."""
     langs = [row["lang"] for row in rows]
@@ -140,11 +131,7 @@ def _word_pairs(
         names = [f"{name}, sentence{side}" for name in row_names(rows, row_kind)]
         texts = [row["sentence" + side] for row in rows]
         words = [(row["start" + side], row["end" + side]) for row in rows]
-        sides.append(
-            word_vectors(
-                model, tokenizer, texts, words, langs, layer=layer, progress=progress, names=names
-            )
-        )
+        sides.append(word_vectors(model, tokenizer, texts, words, langs, layer=layer, names=names))
     cosines = (unit_length(sides[0]) * unit_length(sides[1])).sum(1)
     labels = np.array([row["label"] for row in rows])
     return _WordPairs(np.concatenate(sides, 1), cosines, labels)
