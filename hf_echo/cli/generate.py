@@ -243,18 +243,16 @@ def _from_words(kind: type[Step], name: str, value: Any) -> Any:
     if value is None or value == []:
         return None
     if get_origin(hint) is dict or hint is dict:
-        return parse_pairs(value, _spelled(kind)(name))
+        return parse_pairs(value, _spelled(kind)(name), fields_of(kind)[name].metadata["help"])
     if get_origin(hint) is Literal and value in map(str, choices(hint)):
         return next(one for one in choices(hint) if str(one) == value)
     return value
 
 
-def parse_pairs(words: list[str], name: str) -> dict[str, Any]:
-    """["a=1,b=2", "c=x"] -> {"a": 1, "b": 2, "c": "x"}."""
+def parse_pairs(words: list[str], name: str, help: str) -> dict[str, Any]:
+    """["a=1,b=2", "c=x"] -> {"a": 1, "b": 2, "c": "x"}; `name` and `help` are for messages."""
     parts = [part.strip() for word in words for part in word.split(",")]
     for part in parts:
         if not all(part.partition("=")[:2]):
-            raise ValueError(
-                f"{name} {part!r} is not FIELD=VALUE, such as {name} num_hidden_layers=8"
-            )
+            raise ValueError(f"{name} {part!r} is not FIELD=VALUE: {help}")
     return parse_overrides(parts)

@@ -120,10 +120,13 @@ class BadRows:
         return f"skipped {rows} ({reasons}{ending}), the first at {self.where}"
 
 
-def list_files(path: Path, split: str | None) -> list[Path]:
+def list_files(
+    path: Path, split: str | None, is_readable: Callable[[Path], bool] | None = None
+) -> list[Path]:
     """List the files of a folder by name; with `split`, only those of that split.
 
-    File names may show splits (``train.tsv``, ``dev/a.parquet``); other files belong to train.
+    `is_readable` says which files count; without it tables do (`is_table`). File names may show
+    splits (``train.tsv``, ``dev/a.parquet``); other files belong to train.
     """
     if not path.exists() and moses_pair(path):
         return [path]
@@ -134,7 +137,7 @@ def list_files(path: Path, split: str | None) -> list[Path]:
     files = []
     for file in files_below(path):
         is_hidden = any(name.startswith(".") for name in file.relative_to(path).parts)
-        if is_hidden or not _is_table(file):
+        if is_hidden or not (is_readable or is_table)(file):
             continue
         files.append(file)
         if not file.exists():
@@ -171,7 +174,7 @@ def check_split(path: Path, parts: Sequence[Part], split: str | None) -> None:
         raise ValueError(f"{path} has no column split; leave split {split!r} out")
 
 
-def _is_table(path: Path) -> bool:
+def is_table(path: Path) -> bool:
     """A Moses pair is listed by its first file.
     XML and subtitles are read where they are named, not in folders."""
     if suffix_of(path) and kind_of(path) not in (".xml", ".srt", ".vtt"):

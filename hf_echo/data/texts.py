@@ -11,6 +11,7 @@ or as an argument.
 
 from __future__ import annotations
 
+import logging
 import os
 from array import array
 from collections import Counter
@@ -23,6 +24,7 @@ from typing import Any, Literal, NamedTuple
 import pyarrow as pa
 
 from ..languages import as_code, tagged_code
+from ..utils.files import files_below
 from ..utils.text import (
     EMPTY,
     PACKED,
@@ -38,7 +40,9 @@ from .bitexts import open_two
 from .delimited import each_line
 from .formats import kind_of, open_file, open_text, open_texts_of
 from .parts import Block, Languages, Part, Unit, blocks_of, log_left_out
-from .tables import BadRows, Plan, checked_tables, list_files
+from .tables import BadRows, Plan, check_split, checked_tables, is_table, list_files
+
+logger = logging.getLogger(__name__)
 
 TYPES = pa.schema({"lang": pa.string(), "text": pa.string()})
 Kind = Literal["parallel", "monolingual"]
@@ -112,24 +116,68 @@ def _open(
         )
         yield _texts(part, kind, lang, split)
         return
-    for file in list_files(Path(source), split):
-        if file.name.lower().endswith(tuple(f".txt{packed}" for packed in ("", *PACKED))):
-            named = next(
-                (p for p in file.name.split(".")[:-1] if "_" in p and not code_error(p)), None
-            )
-            code = lang or named
+    path = Path(source)
+    if path.is_dir():
+        _warn_of_unnamed(path, lang)
+    files = list_files(path, split, partial(_is_readable, lang=lang))
+    parts: list[Part] = []
+    codes: list[str | None] = []
+    for file in files:
+        if _is_lines(file):
+            code = lang or _language_in_name(file)
             if code is None:
                 raise ValueError(
-                    f"{file}: unknown language: name the file like fra_Latn.txt, or give its language"
+                    f"{file}: unknown language: name the file like fra_Latn.txt, or give its language (--lang)"
                 )
-            yield _texts(open_text(file), kind, code, split)
+            parts.append(open_text(file))
         else:
+            code = lang
             part = open_file(
                 file,
                 is_header=partial(schema.is_header, columns=None, constants=constants),
                 langs=(constants.get("source_lang"), constants.get("target_lang")),
             )
-            yield _texts(part, kind, lang, split, constants)
+            parts.append(part)
+        codes.append(code)
+    check_split(path, parts, split)
+    for part, code in zip(parts, codes, strict=True):
+        yield _texts(part, kind, code, split, constants)
+
+
+def _is_lines(file: Path) -> bool:
+    """Whether a file is named as plain text, packed or not."""
+    return file.name.lower().endswith(tuple(f".txt{packed}" for packed in ("", *PACKED)))
+
+
+def _language_in_name(file: Path) -> str | None:
+    """The code in a name such as news.fra_Latn.txt."""
+    for word in file.name.split(".")[:-1]:
+        if "_" in word and not code_error(word):
+            return word
+    return None
+
+
+def _is_readable(file: Path, lang: str | None) -> bool:
+    """Whether a file of a folder holds texts whose languages are known by its columns, by its name
+    or by the caller."""
+    if _is_lines(file):
+        return lang is not None or _language_in_name(file) is not None
+    return is_table(file)
+
+
+def _warn_of_unnamed(folder: Path, lang: str | None) -> None:
+    """Say which plain texts of a folder are left out, since nothing names their language."""
+    left_out = []
+    for file in files_below(folder):
+        if _is_lines(file) and not _is_readable(file, lang):
+            left_out.append(file)
+    if left_out:
+        logger.warning(
+            "%s: .txt files whose names hold no language are left out (%d, such as %s): name them like fra_Latn.txt",
+            folder,
+            len(left_out),
+            left_out[0].name,
+        )
 
 
 def _texts(

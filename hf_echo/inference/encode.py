@@ -161,6 +161,9 @@ def _named(error: Exception, name: str) -> Exception | None:
         return ValueError(damage)
     if not [*folder.glob("*config.json"), *folder.glob("mod*.json")]:  # modules, modular
         return FileNotFoundError(f"{name} holds no config.json: give the folder of a checkpoint")
+    is_no_model = str(error).startswith("Unrecognized model")
+    if is_no_model and not (folder / "config.json").is_file():  # of a tokenizer alone
+        return FileNotFoundError(f"{name} holds no config.json: give the folder of a checkpoint")
     # A message that names the folder in one line stays as it is.
     names_it = name in str(error) and "\n" not in str(error)
     if names_it and isinstance(error, (FileNotFoundError, ValueError)):

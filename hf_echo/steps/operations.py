@@ -70,7 +70,9 @@ class TrimVocabulary(OnEcho):
     )
     keep: int = setting("largest number of tokens", least=1)
     first: list[str] = setting(
-        "languages whose tokens come first, for a decoder of the first ids alone", list
+        "languages whose tokens come first, for a decoder of the first ids alone",
+        list,
+        convert=language_code,
     )
     split: str | None = setting("use only this split of the texts; default: all", None)
     sample: int = setting(

@@ -28,8 +28,9 @@ class Operation(Step):
 
     def check_inputs(self) -> None:
         """Raises FileNotFoundError for a data file that is not there."""
-        for name, file in self.names(DATA).items():
-            if is_missing(file):
+        for name, declared in fields_of(type(self)).items():
+            file = getattr(self, name)
+            if declared.metadata["reads"] == DATA and file is not None and is_missing(file):
                 raise FileNotFoundError(f"{self.spelled(name)}: no file {file}")
 
     def make(self) -> dict[str, Any] | None:

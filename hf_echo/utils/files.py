@@ -174,7 +174,8 @@ def _acquired_lock(out: Path) -> Any:
     the run does."""
     from filelock import FileLock, SoftFileLock, Timeout
 
-    lock = FileLock(out.with_name(f".{out.name}.lock"))
+    place = Path(os.path.abspath(out))  # "." has no name
+    lock = FileLock(place.with_name(f".{place.name}.lock"))
     try:
         try:
             lock.acquire(timeout=0)
@@ -182,7 +183,7 @@ def _acquired_lock(out: Path) -> Any:
             if isinstance(error, Timeout) or error.errno not in NO_LOCKS:
                 raise
             Path(lock.lock_file).unlink(missing_ok=True)  # what the attempt left
-            lock = SoftFileLock(out.with_name(f".{out.name}.running"))
+            lock = SoftFileLock(place.with_name(f".{place.name}.running"))
             lock.acquire(timeout=0)
     except Timeout:
         raise ValueError(

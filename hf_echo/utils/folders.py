@@ -48,6 +48,8 @@ def write_folder(path: str | Path) -> Iterator[Path]:
     remove_leftovers(place.parent, place.name, REPLACED)
     if place.is_file():
         raise ValueError(f"{path} is a file; give the name of a folder")
+    if place == Path.cwd():
+        raise ValueError(f"{path} is the working folder, which stays: name a folder in it")
     is_ours = as_written(place)
     if place.is_dir() and any(place.iterdir()) and not (place / FILE).is_file() and not is_ours:
         raise ValueError(

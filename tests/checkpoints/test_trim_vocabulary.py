@@ -324,6 +324,23 @@ def test_too_few_tokens_are_refused(xlm_r, refused, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+def test_a_missing_table_to_measure_is_named_before_the_work(xlm_r, refused, tmp_path):
+    texts = write_texts(tmp_path, {"fra_Latn": KEPT})
+    command = (xlm_r, tmp_path / "out", "--texts", texts, "--keep", 90, "--nway", "none.tsv")
+
+    refused("--nway: no file none.tsv", *command)
+
+    assert not (tmp_path / "out").exists()
+
+
+def test_languages_that_come_first_have_any_name(xlm_r, refused, tmp_path):
+    texts = write_texts(tmp_path, {"fra_Latn": KEPT})
+    options = ("--texts", texts, "--keep", 90, "--first", "German")
+    refused(
+        "first names 'deu_Latn', of which there are no texts", xlm_r, tmp_path / "out", *options
+    )
+
+
 def test_a_missing_file_of_texts_is_named(xlm_r, refused, tmp_path):
     texts = tmp_path / "none.jsonl"
     refused(f"--texts: no file {texts}", xlm_r, tmp_path / "out", "--texts", texts, "--keep", 90)

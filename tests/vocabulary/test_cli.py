@@ -120,6 +120,30 @@ def test_a_tokenizer_needs_text(refused, tmp_path):
     refused("give --counts, or --texts to count", "train", tmp_path / "t", "--vocab-size", 285)
 
 
+def test_a_weight_needs_a_language_and_a_number(refused, counts, tmp_path):
+    message = "--language-weight 'ell_Grek' is not FIELD=VALUE: factors of the shares of languages"
+    options = ("--counts", counts, "--vocab-size", 285, "--language-weight", "ell_Grek")
+    refused(message, "train", tmp_path / "t", *options)
+
+
+def test_the_working_folder_is_not_replaced(refused, counts, tmp_path, monkeypatch):
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
+    refused(". is the working folder", "train", ".", "--counts", counts, "--vocab-size", 285)
+
+
+def test_a_split_that_the_data_do_not_have_is_refused(refused, old, tmp_path, texts):
+    data = tmp_path / "dev.tsv"
+    message = "dev.tsv has no column split; leave split 'blind' out"
+    refused(message, "report", old, "--data", data, "--split", "blind")
+
+
+def test_a_tokenizer_alone_is_no_checkpoint(refused, old, tmp_path):
+    refused(
+        "holds no config.json: give the folder of a checkpoint", "swap", old, old, tmp_path / "o"
+    )
+
+
 def test_language_weights(succeeds, counts, tmp_path):
     """Greek gets what French loses when it counts a thousand times as much."""
     options = ("--counts", counts, "--vocab-size", 285, "--reserved", 4)

@@ -91,6 +91,37 @@ def test_counts_equal_a_counter(counts, corpus):
     assert as_counters(counts) == expected(corpus, counts.pattern)
 
 
+@pytest.fixture
+def mixed_folder(tmp_path):
+    """A folder of a table and of plain text, which its name gives a language, or nothing does."""
+    folder = tmp_path / "mixed"
+    folder.mkdir()
+    (folder / "pairs.tsv").write_text("lang\ttext\neng_Latn\ta cat\n", encoding="utf-8")
+    (folder / "news.fra_Latn.txt").write_text("un chat\n", encoding="utf-8")
+    (folder / "notes.txt").write_text("my notes\n", encoding="utf-8")
+    return folder
+
+
+def test_plain_text_of_a_folder_is_counted(mixed_folder, tmp_path, caplog):
+    counts = count(mixed_folder, tmp_path / "counts.parquet")
+
+    assert as_counters(counts) == {
+        ("eng_Latn", "monolingual"): Counter({" a": 1, " cat": 1}),
+        ("fra_Latn", "monolingual"): Counter({" un": 1, " chat": 1}),
+    }
+    assert "left out (1, such as notes.txt)" in caplog.text
+
+
+def test_the_caller_names_the_language_of_a_folder(mixed_folder, tmp_path, caplog):
+    (mixed_folder / "pairs.tsv").unlink()
+
+    counts = count(mixed_folder, tmp_path / "counts.parquet", lang="fra_Latn")
+
+    words = as_counters(counts)[("fra_Latn", "monolingual")]
+    assert set(words) == {" un", " chat", " my", " notes"}
+    assert not caplog.text
+
+
 @pytest.mark.parametrize("header", ["", "source\ttarget\n", "fr\ten\n", "English\tFrench\n"])
 def test_the_caller_names_the_languages_of_pairs_without_columns_for_them(tmp_path, header):
     """Python's counters of the same texts; a header named by languages says which column is
