@@ -453,8 +453,8 @@ def xces_units(path: Path) -> Units:
     links between sentences of documents, which lie in folders beside it."""
     etree = _lxml()
     number = 0
-    documents: list[dict[str, str]] = [{}, {}]
-    names = ["", ""]
+    documents: list[dict[str, str]] = [{}, {}]  # of each side: id -> sentence
+    languages = ["", ""]
     with open_bytes(path) as file:
         for event, element in etree.iterparse(
             file, events=("start", "end"), tag=["{*}linkGrp", "{*}link"]
@@ -462,30 +462,35 @@ def xces_units(path: Path) -> Units:
             # A group of links names its two documents, whose sentences are read whole.
             if event == "start" and _tag(element) == "linkGrp":
                 for side, attribute in enumerate(("fromDoc", "toDoc")):
-                    document = element.get(attribute) or ""
-                    documents[side] = dict(xces_sentences(_document(path, document)))
-                    names[side] = (
-                        document.split("/")[0] if "/" in document else _side_of_name(path, side)
-                    )
+                    name = element.get(attribute) or ""
+                    documents[side] = dict(xces_sentences(_document(path, name)))
+                    language, slash, _ = name.partition("/")
+                    languages[side] = language if slash else _side_of_name(path, side)
             elif event == "end" and _tag(element) == "link":
                 number += 1
-                texts = []
-                for side, ids in enumerate((element.get("xtargets") or "").partition(";")[::2]):
-                    # A link: ids of one side, a semicolon, ids of the other; a side may be empty.
-                    sentences = [documents[side].get(one) for one in ids.split()]
-                    if None in sentences:
-                        missing = ids.split()[sentences.index(None)]
-                        yield (
-                            number,
-                            [],
-                            f"no sentence {missing!r} in the document of {names[side]}",
-                        )
-                        break
-                    if sentences:
-                        texts.append((names[side], " ".join(sentences)))
-                else:
-                    yield number, texts, None
+                texts, reason = _linked_texts(element.get("xtargets") or "", documents, languages)
+                yield number, texts, reason
                 element.clear(keep_tail=True)
+
+
+def _linked_texts(
+    link: str, documents: Sequence[Mapping[str, str]], languages: Sequence[str]
+) -> tuple[list[tuple[str, str]], str | None]:
+    """(language and text of each side, why the link is broken).
+
+    A link is ids of one side, a semicolon, and ids of the other; a side may be empty.
+    """
+    source_ids, _, target_ids = link.partition(";")
+    texts = []
+    for ids, document, language in zip((source_ids, target_ids), documents, languages):
+        sentences = []
+        for sentence_id in ids.split():
+            if sentence_id not in document:
+                return [], f"no sentence {sentence_id!r} in the document of {language}"
+            sentences.append(document[sentence_id])
+        if sentences:
+            texts.append((language, " ".join(sentences)))
+    return texts, None
 
 
 def _side_of_name(path: Path, side: int) -> str:

@@ -96,8 +96,7 @@ def quoted_records(
     def next_line() -> tuple[int, str, str | None] | None:
         return read_again.popleft() if read_again else next(source, None)
 
-    while (entry := next_line()) is not None:
-        number, line, reason = entry
+    for number, line, reason in iter(next_line, None):
         if reason is not None:
             yield number, [], reason
             continue
@@ -112,23 +111,22 @@ def quoted_records(
         # An open quote: the next lines belong to the record if the row then has the right number of
         # fields.
         more_lines: list[tuple[int, str, str | None]] = []
-        record = line
+        parts = [line]
         while fields is None and len(more_lines) < MOST_LINES:
             following = next_line()
             if following is None:
                 break
             more_lines.append(following)
-            if following[2] is not None:
+            _, text, broken = following
+            if broken is not None:
                 break
-            record += "\n" + following[1]
-            if '"' in following[1]:
-                fields = split_quoted(record, delimiter, strict)
+            parts.append(text)
+            if '"' in text:
+                fields = split_quoted("\n".join(parts), delimiter, strict)
         # Lines that are rows by themselves were no record on several lines.
-        lines_are_rows = (
-            strict
-            and width > 1
-            and all(part.count("\t") == width - 1 for part in record.split("\n"))
-        )
+        lines_are_rows = False
+        if strict and width > 1:
+            lines_are_rows = all(part.count("\t") == width - 1 for part in parts)
         if fields is not None and len(fields) == width and not lines_are_rows:
             yield number, fields, None
         else:

@@ -175,12 +175,19 @@ class TokenizedDocuments:
 
     def __getitem__(self, i: int) -> dict[str, Any]:
         document, first, count = self.windows[i].tolist()
-        numbers = range(first, first + count)
-        row = {"index": i, "first": first, "sentences": [self.ids[j] for j in numbers]}
-        row["ends"] = i + 1 == len(self) or int(self.windows[i + 1, 0]) != document
-        return row | {"keys": self.keys[first : first + count]} | self.tasks[document]
+        # The last window of a document, or of all.
+        ends = i + 1 == len(self) or self.windows[i + 1, 0] != document
+        row = {
+            "index": i,
+            "first": first,
+            "sentences": [self.ids[number] for number in range(first, first + count)],
+            "ends": bool(ends),
+            "keys": self.keys[first : first + count],
+        }
+        return row | self.tasks[document]
 
     def tokens(self) -> np.ndarray:
         """(windows,) tokens of the sentences."""
-        total = self.ids.offsets
-        return total[self.windows[:, 1] + self.windows[:, 2]] - total[self.windows[:, 1]]
+        _, first, count = self.windows.T
+        tokens_before = self.ids.offsets
+        return tokens_before[first + count] - tokens_before[first]

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -170,21 +171,22 @@ class _Unique:
     def __call__(self, block: Mapping[str, Any]) -> tuple[pa.Table, list[tuple[int, str]]]:
         """(good rows, [(row, reason)]) of a block;
         ids are texts, and each has one row a language."""
-        # files may hold them as numbers
-        # Bad rows first, then second rows of an id in one language.
-        ids = [str(v) if type(v) is int else v for v in schema.as_list(block["id"])]
+        # files may hold ids as numbers
+        ids = [str(name) if type(name) is int else name for name in schema.as_list(block["id"])]
         columns = {"id": ids, "lang": block["lang"], "text": block["text"]}
         table, bad = schema.checked(columns, nway_features().arrow_schema, _check_row)
-        failed = {i for i, _ in bad}
-        rows = (i for i in range(len(ids)) if i not in failed)
-        keep = []
-        for i, id_, lang in zip(rows, table["id"].to_pylist(), table["lang"].to_pylist()):
-            key = hash((id_, lang))
-            keep.append(key not in self.seen)
+        # Of the good rows, those of an id and language that was there before.
+        rows = np.delete(np.arange(len(ids)), [row for row, _ in bad])
+        is_new = []
+        for row, name, lang in zip(
+            rows.tolist(), table["id"].to_pylist(), table["lang"].to_pylist()
+        ):
+            key = hash((name, lang))
+            is_new.append(key not in self.seen)
+            if key in self.seen:
+                bad.append((row, f"a second row for id {name!r} in {lang}"))
             self.seen.add(key)
-            if not keep[-1]:
-                bad.append((i, f"a second row for id {id_!r} in {lang}"))
-        return table.filter(pa.array(keep, pa.bool_())), sorted(bad)
+        return table.filter(pa.array(is_new, pa.bool_())), sorted(bad)
 
 
 def _check_row(row: Mapping[str, Any]) -> str | None:

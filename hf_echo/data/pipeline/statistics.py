@@ -111,13 +111,16 @@ def steps_table(steps: Sequence[Mapping[str, Any]]) -> str:
 def as_markdown(steps: Sequence[Mapping[str, Any]]) -> str:
     """Two tables: the steps, and the rows of each direction (of the LINES largest) after each
     step."""
-    read = steps[0]["directions"]
-    by_size = sorted(read, key=lambda name: -read[name]["kept"])
+    header = ["direction"]
+    kept_of_steps = []  # of each step: direction -> rows
+    for number, step in enumerate(steps):
+        header.append(f"{number} {step['step']}")
+        kept = Counter({name: counts["kept"] for name, counts in step["directions"].items()})
+        kept_of_steps.append(kept)
+    largest = [name for name, _ in kept_of_steps[0].most_common(LINES)]
     rows = []
-    for name in sorted(by_size[:LINES]):
-        kept = [step["directions"].get(name, {"kept": 0})["kept"] for step in steps]
-        rows.append([name, *(f"{count:,}" for count in kept)])
-    header = ["direction", *(f"{number} {step['step']}" for number, step in enumerate(steps))]
+    for name in sorted(largest):
+        rows.append([name, *(f"{kept[name]:,}" for kept in kept_of_steps)])
     by_direction = markdown_table(header, rows)
     return f"{steps_table(steps)}\n\nRows after each step, by direction:\n\n{by_direction}\n"
 

@@ -183,10 +183,14 @@ def _read_source(
     work.mkdir(parents=True, exist_ok=True)
     files = [origin.open(out / "origins", mirror) for origin in source.origins]
     # A clone may list files that it does not hold.
-    absent = {each.origin: each.absent for each in files if each.absent}
-    for origin, paths in absent.items():
-        total = sum(len(each.names) + len(each.absent) for each in files if each.origin == origin)
-        logger.warning("%s: %s lacks %d of %d files", source.name, origin, len(paths), total)
+    absent = {}
+    for each in files:
+        if each.absent:
+            absent[each.origin] = len(each.absent)
+            total = len(each.names) + len(each.absent)
+            logger.warning(
+                "%s: %s lacks %d of %d files", source.name, each.origin, len(each.absent), total
+            )
     counts = {}
     with (
         write_whole(work / f"{source.name}.train.parquet") as train,
@@ -199,11 +203,7 @@ def _read_source(
         raise ValueError(
             f"{source.name} gave no row in {', '.join(codes) or 'any language'}: leave it out"
         )
-    facts = {
-        "inputs": inputs,
-        "rows": counts,
-        "absent": {origin: len(paths) for origin, paths in absent.items()},
-    }
+    facts = {"inputs": inputs, "rows": counts, "absent": absent}
     write_json(work / f"{source.name}.json", facts)
 
 

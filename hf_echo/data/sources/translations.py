@@ -49,12 +49,15 @@ def read_manuals(files: Sequence[Files]) -> Rows:
     3 to 60 English words, markup removed."""
     for repository in files:
         seen: set[tuple[str, str, str]] = set()
-        for english, code, foreign in _messages(repository):
-            row = (without_markup(english), code, without_markup(foreign))
-            is_prose = len(row[0].split()) in WORDS and not MARKUP_LEFT.search(row[0] + row[2])
-            if is_prose and row[2] and row[0] != row[2] and row not in seen:
+        for message, code, translation in _messages(repository):
+            english = without_markup(message)
+            foreign = without_markup(translation)
+            is_prose = len(english.split()) in WORDS and not MARKUP_LEFT.search(english + foreign)
+            is_translated = foreign not in ("", english)
+            row = (english, code, foreign)
+            if is_prose and is_translated and row not in seen:
                 seen.add(row)
-                yield False, ENGLISH, row[0], code, row[2], repository.origin
+                yield False, ENGLISH, english, code, foreign, repository.origin
 
 
 def without_markup(text: str) -> str:

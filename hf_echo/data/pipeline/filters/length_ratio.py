@@ -113,15 +113,23 @@ def _lengths(table: pa.Table) -> tuple[np.ndarray, np.ndarray]:
 
 def _sample(tables: Iterable[pa.Table]) -> dict[tuple[str, str], tuple[np.ndarray, np.ndarray]]:
     """Lengths of the SAMPLE rows with the smallest hashes per direction, in a fixed order."""
-    kept: dict[tuple[str, str], np.ndarray] = {}
+    # (3, rows) of each direction: hash, length of the source, length of the target
+    samples: dict[tuple[str, str], np.ndarray] = {}
     for table in tables:
-        rows_of = np.stack([text_hashes(table) / 2.0**64, *_lengths(table)])
+        hashes_and_lengths = np.stack([text_hashes(table) / 2.0**64, *_lengths(table)])
         for pair, rows in by_direction(table):
-            both = np.concatenate([kept.get(pair, np.empty((3, 0))), rows_of[:, rows]], axis=1)
-            if both.shape[1] > SAMPLE:
-                both = both[:, np.argpartition(both[0], SAMPLE)[:SAMPLE]]
-            kept[pair] = both
-    return {pair: (kept[pair][1], kept[pair][2]) for pair in sorted(kept)}
+            sample = hashes_and_lengths[:, rows]
+            if pair in samples:
+                sample = np.concatenate([samples[pair], sample], axis=1)
+            if sample.shape[1] > SAMPLE:
+                smallest = np.argpartition(sample[0], SAMPLE)[:SAMPLE]
+                sample = sample[:, smallest]
+            samples[pair] = sample
+    lengths = {}
+    for pair in sorted(samples):
+        _, source_lengths, target_lengths = samples[pair]
+        lengths[pair] = (source_lengths, target_lengths)
+    return lengths
 
 
 def _language_effects(

@@ -94,13 +94,13 @@ class DirectionThreshold:
 
 def score(table: pa.Table, scorer: Scorer, *, again: bool = False) -> pa.Table:
     """Fill the column ``quality``; rows that have a value keep it unless ``again``."""
-    old = np.full(len(table), np.nan) if again else numbers(table, "quality")
-    rows = np.flatnonzero(np.isnan(old))
-    part = table.take(pa.array(rows)) if len(rows) < len(table) else table
-    texts = [part[c].to_pylist() for c in ("source", "target", "source_lang", "target_lang")]
-    new = np.asarray(scorer(*texts), np.float64) if len(rows) else np.empty(0)
-    old[rows] = new
-    column = pa.array(old, from_pandas=True)  # NaN becomes null
+    quality = np.full(len(table), np.nan) if again else numbers(table, "quality")
+    unscored = np.isnan(quality)
+    if unscored.any():
+        part = table.filter(pa.array(unscored))
+        columns = ("source", "target", "source_lang", "target_lang")
+        quality[unscored] = scorer(*(part[name].to_pylist() for name in columns))
+    column = pa.array(quality, from_pandas=True)  # NaN becomes null
     if "quality" in table.column_names:
         return table.set_column(table.column_names.index("quality"), "quality", column)
     return table.append_column("quality", column)
@@ -119,7 +119,9 @@ def calibrate(
     # (3,) number, sum and sum of squares of the scores of each direction
     sums: dict[str, np.ndarray] = {}
     for table in tables:
-        quality = numbers(table if scorer is None else score(table, scorer, again=True), "quality")
+        if scorer is not None:
+            table = score(table, scorer, again=True)
+        quality = numbers(table, "quality")
         for pair, rows in by_direction(table):
             values = quality[rows]
             values = values[~np.isnan(values)]
