@@ -101,15 +101,15 @@ def split_prompt(text: str) -> tuple[str, str]:
     return f"{UNSPECIFIED}:", text
 
 
-def texts_of(texts: Any, name: str = "text") -> list[str]:
+def texts_of(texts: Any) -> list[str]:
     """A checked list of the texts in any container of one dimension.
 
     Args:
         texts: a list, tuple, generator, NumPy array, pandas or polars Series
             (its index does not matter), Column of `datasets` or Arrow array.
     """
-    texts = rows_of(texts, f"{name}s")
-    check_texts(texts, name)
+    texts = rows_of(texts, "texts")
+    check_texts(texts)
     return texts
 
 
@@ -192,18 +192,18 @@ def is_blank(text: str) -> bool:
     return all(unicodedata.category(letter) in ("Cc", "Cf", "Zl", "Zp", "Zs") for letter in text)
 
 
-def check_texts(texts: Sequence[Any], name: str = "text") -> None:
+def check_texts(texts: Sequence[Any]) -> None:
     """Check that all texts are strings that can be encoded as UTF-8."""
     for row, text in enumerate(texts, 1):
         if not isinstance(text, str):
             raise ValueError(
-                f"{name} in row {row} is {type(text).__name__} ({text!r:.60}), not a string"
+                f"text in row {row} is {type(text).__name__} ({text!r:.60}), not a string"
             )
         try:
             text.encode()
         except UnicodeEncodeError as error:
             code = ord(text[error.start])
             raise ValueError(
-                f"{name} in row {row} holds a lone surrogate (U+{code:04X} at character {error.start + 1}), "
+                f"text in row {row} holds a lone surrogate (U+{code:04X} at character {error.start + 1}), "
                 "which is not text: replace it"
             ) from None

@@ -119,7 +119,14 @@ def write_remote_code(
     only, `*_spectrum.py` for Spectrum only.
     """
     here = Path(__file__).parent
-    for file in (*here.glob("*_echo*.py"), *(here.glob("*_spectrum.py") if spectrum else ())):
-        wanted = {"speech": speech, "sonar": sonar}.get(file.stem.rpartition("_")[2], True)
-        if wanted and file.parent.resolve() != Path(folder).resolve():
-            shutil.copyfile(file, Path(folder) / file.name)
+    if here.resolve() == Path(folder).resolve():
+        return
+    files = set(here.glob("*_echo*.py"))
+    if not speech:
+        files -= set(here.glob("*_echo_speech.py"))
+    if not sonar:
+        files -= set(here.glob("*_echo_sonar.py"))
+    if spectrum:
+        files |= set(here.glob("*_spectrum.py"))
+    for file in files:
+        shutil.copyfile(file, Path(folder) / file.name)

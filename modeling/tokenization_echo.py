@@ -338,20 +338,15 @@ class EchoTokenizer(PreTrainedTokenizerFast):
 
     @classmethod
     def around(
-        cls,
-        tokenizer: PreTrainedTokenizerFast,
-        *,
-        max_length: int = 512,
-        split_special_tokens: bool = True,
+        cls, tokenizer: PreTrainedTokenizerFast, *, split_special_tokens: bool = True
     ) -> EchoTokenizer:
         """The same tokenizer with `lang=` (unused), `on_long` and the prompts of a decoder. Its ids
         stay.
 
         A missing bos token is the CLS token, a missing eos token the SEP token and the other way
-        round, a missing pad token eos.
+        round, a missing pad token eos. Where the tokenizer names no longest text, it is 512 tokens.
 
         Args:
-            max_length: where the tokenizer names none.
             split_special_tokens: whether a special token that is spelled out in a text is text.
 
         Raises:
@@ -381,7 +376,7 @@ class EchoTokenizer(PreTrainedTokenizerFast):
         return cls(
             tokenizer_object=backend,
             **{f"{role}_token": token for role, token in roles.items() if token is not None},
-            model_max_length=longest if longest < 10**9 else max_length,
+            model_max_length=longest if longest < 10**9 else 512,
             padding_side=tokenizer.padding_side,
             truncation_side=tokenizer.truncation_side,
             split_special_tokens=split_special_tokens,

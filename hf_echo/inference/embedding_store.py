@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from itertools import compress, groupby
+from itertools import chain, compress, groupby
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -219,13 +219,14 @@ class LiveNegatives:
         largest number of negatives of these rows, 1 at least."""
         negatives = self.dataset[list(map(int, rows))]["hard_negatives"]
         counts = np.array([len(texts) for texts in negatives])
-        mask = np.arange(max(1, counts.max(initial=0))) < counts[:, None]
-        texts = [text for row_texts in negatives for text in row_texts]
+        most = max(1, counts.max(initial=0))
+        is_negative = np.arange(most) < counts[:, None]  # (rows, K)
+        texts = list(chain.from_iterable(negatives))
         # Another text says the size of embeddings where no row has a negative.
         vectors = encoded(self.encode, texts or ["."], ENGLISH)
-        out = np.zeros((*mask.shape, vectors.shape[1]), np.float32)
-        out[mask] = vectors[: len(texts)]
-        return out, mask
+        embeddings = np.zeros((*is_negative.shape, vectors.shape[1]), np.float32)
+        embeddings[is_negative] = vectors[: len(texts)]
+        return embeddings, is_negative
 
 
 def frozen_embeddings(
@@ -287,12 +288,13 @@ def stored_encoder(
         if not len(texts):
             return np.asarray(encode([], lang))
         keys = np.array([key_of(lang, text) for text in texts], np.uint64)
-        new = set(store.missing(keys).tolist())
-        pairs = {(lang, text) for text, key in zip(texts, keys.tolist(), strict=True) if key in new}
-        dense = store.add(
-            pairs, encode, chunk=CALL_CHUNK, label=f"Encode {lang}" if progress else None
-        )
-        return store.take(store.rows_of(keys)) if dense else encoded(encode, texts, lang)
+        is_new = np.isin(keys, store.missing(keys))
+        new_texts = {(lang, text) for text in compress(texts, is_new)}
+        label = f"Encode {lang}" if progress else None
+        is_dense = store.add(new_texts, encode, chunk=CALL_CHUNK, label=label)
+        if not is_dense:
+            return encoded(encode, texts, lang)
+        return store.take(store.rows_of(keys))
 
     return reading
 

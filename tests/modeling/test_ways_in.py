@@ -88,7 +88,7 @@ def opened_without_hf_echo(place: Path, name: str, **environment: str) -> dict[s
     return torch.load(result)
 
 
-def test_training_checkpoint_and_release_hold_one_model(here):
+def test_a_release_holds_the_model_of_its_training_checkpoint(here):
     assert here["training"].keys() == here["release"].keys()
     for way, result in here["training"].items():
         assert torch.equal(here["release"][way], result), way

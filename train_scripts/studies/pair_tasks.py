@@ -93,9 +93,12 @@ def _pairs(
     checked = checked_rows(rows, "row", ("text1", "text2", gold), partial(_pair, gold=gold))
     for name, places in rows_by_language(checked).items():
         of_pair = [checked[place] for place in places]
-        x = vectors_of(encode, [row["text1"] for row in of_pair], of_pair[0]["lang1"])
-        y = vectors_of(encode, [row["text2"] for row in of_pair], of_pair[0]["lang2"])
-        yield name, (x * y).sum(1), [row[gold] for row in of_pair]
+        first_lang = of_pair[0]["lang1"]
+        second_lang = of_pair[0]["lang2"]
+        x = vectors_of(encode, [row["text1"] for row in of_pair], first_lang)
+        y = vectors_of(encode, [row["text2"] for row in of_pair], second_lang)
+        cosines = (x * y).sum(1)
+        yield name, cosines, [row[gold] for row in of_pair]
 
 
 def _pair(row: Mapping[str, Any], where: str, gold: str) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, partial
 from importlib.util import find_spec
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -197,15 +198,18 @@ def energy_speech(frames: Iterable[np.ndarray]) -> np.ndarray:
     """(frames,) of blocks (n, FRAME) of 16 kHz: a logistic function of the energy in dB, half way
     between background and loud speech."""
     # Energy of each frame, averaged over a pause.
-    power = np.concatenate([np.einsum("ij,ij->i", block, block) / FRAME for block in frames])
+    power = np.concatenate([np.square(block).mean(axis=1) for block in frames])
     smooth = np.convolve(power, np.ones(PAUSE) / PAUSE, mode="same")
     level = 10 * np.log10(smooth + 1e-10)
     quiet, loud = np.percentile(level, [5, 99])
-    # no pauses: all is speech, but the quietest frames are still the best to cut at
     if loud - quiet < 6:
-        return np.clip(SPEECH + (level - level.min()) / 100, SPEECH, 1).astype(np.float32)
-    threshold = max((quiet + loud) / 2, loud - 30)
-    return (1 / (1 + np.exp((threshold - level) / 3))).astype(np.float32)
+        # no pauses: all is speech, but the quietest frames are still the best to cut at
+        above_quietest = level - level.min()
+        probability = np.clip(SPEECH + above_quietest / 100, SPEECH, 1)
+    else:
+        threshold = max((quiet + loud) / 2, loud - 30)
+        probability = 1 / (1 + np.exp((threshold - level) / 3))
+    return probability.astype(np.float32)
 
 
 def silero_speech(frames: Iterable[np.ndarray]) -> np.ndarray:
@@ -215,11 +219,11 @@ def silero_speech(frames: Iterable[np.ndarray]) -> np.ndarray:
 
     model = _silero()
     model.reset_states()
+    probabilities = []
     with torch.inference_mode():
-        heard = [
-            float(model(torch.from_numpy(frame), VAD_RATE)) for block in frames for frame in block
-        ]
-    return np.array(heard, np.float32)
+        for frame in chain.from_iterable(frames):
+            probabilities.append(float(model(torch.from_numpy(frame), VAD_RATE)))
+    return np.array(probabilities, np.float32)
 
 
 @cache

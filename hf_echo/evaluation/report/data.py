@@ -92,8 +92,8 @@ def read_folder(
         try:
             data.tables[file.stem] = _read(file, data)
         except ValueError as error:
-            named = str(error).startswith(str(file))
-            raise ValueError(str(error) if named else f"{file}: {error}") from None
+            names_file = str(error).startswith(str(file))
+            raise ValueError(str(error) if names_file else f"{file}: {error}") from None
     if published is not None:
         use_published(data, published)
     return data
@@ -135,17 +135,21 @@ def _read(file: Path, data: ReportData) -> NwayTable:
                 raise ValueError(
                     f"{file}, row {number} ({row['lang']}): {reason}; leave the row out or correct it"
                 )
-        (train if split == "train" else measured).append(row)
+        if split == "train":
+            train.append(row)
+        else:
+            measured.append(row)
     # Only languages that have sentences in common with the target.
     texts, pairs, skipped = pairs_of_table(measured, target, None)
     data.skipped += [f"{file.name}: {reason}" for reason in skipped]
     langs = {target, *(lang for lang, _ in pairs)}
+    rows = [row for row in measured if row["lang"] in langs]
     texts = {lang: of_lang for lang, of_lang in texts.items() if lang in langs}
     common = [key for key in texts[target] if all(key in of_lang for of_lang in texts.values())]
-    english = texts[target] if target.startswith("eng") else {}
     negatives = {}
-    for key, items in zip(english, hard_negatives_for(list(english.values()), 5)):
-        if items:
-            negatives[key] = list(items)
-    rows = [row for row in measured if row["lang"] in langs]
+    if target.startswith("eng"):
+        english = texts[target]
+        for key, items in zip(english, hard_negatives_for(list(english.values()), 5)):
+            if items:
+                negatives[key] = list(items)
     return NwayTable(file.stem, file.name, rows, train, texts, common, negatives)
