@@ -18,7 +18,7 @@ file has the counts by package, because the schema has no column for it.
 import time
 import zipfile
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any
@@ -36,6 +36,7 @@ from hf_echo.languages import ENGLISH
 from hf_echo.utils.files import files_below, write_json, write_whole
 from hf_echo.utils.text import BLOCK
 
+SCHEMA = pa.schema([(column, pa.string()) for column in COLUMNS])
 CATALOGS = (".po", ".mo")
 ARCHIVES = (".whl", ".zip", ".egg")
 # folders whose names do not tell which package a catalog belongs to
@@ -49,8 +50,6 @@ _FOLDERS = {
     "po",
     "lang",
     "languages",
-}
-_FOLDERS |= {
     "share",
     "usr",
     "lib",
@@ -61,6 +60,10 @@ _FOLDERS |= {
     "lc_time",
     "nls",
 }
+
+
+def table_of(rows: Sequence[tuple[str, ...]]) -> pa.Table:
+    return pa.table(list(zip(*rows)), schema=SCHEMA)
 
 
 def harvest(
@@ -99,26 +102,27 @@ def harvest(
         raise ValueError(f"no {' or '.join(CATALOGS)} file under {', '.join(map(str, paths))}")
     start = time.perf_counter()
     out = Path(out)
-    schema = pa.schema([(column, pa.string()) for column in COLUMNS])
     try:
-        with write_whole(out) as unfinished, pq.ParquetWriter(unfinished, schema) as writer:
+        with write_whole(out) as unfinished, pq.ParquetWriter(unfinished, SCHEMA) as writer:
             rows: list[tuple[str, ...]] = []
             for catalog in tqdm(catalogs, desc="catalogs", unit="file", disable=not progress):
                 for row in catalog_rows(catalog, bad, left_out, strip_html=strip_html):
-                    if not keep_equal and row[0] == row[2]:
+                    text, lang, translation, other_lang, _ = row
+                    key = hash(row)
+                    if text == translation and not keep_equal:
                         left_out["equal"] += 1
-                    elif (key := hash(row)) in seen:
+                    elif key in seen:
                         left_out["repeated"] += 1
                     else:
                         seen.add(key)
                         rows.append(row)
-                        languages[row[3] if row[1] == ENGLISH else f"{row[1]}>{row[3]}"] += 1
+                        languages[other_lang if lang == ENGLISH else f"{lang}>{other_lang}"] += 1
                         packages[catalog.package] += 1
                 if len(rows) >= BLOCK:
-                    writer.write_table(pa.table(list(zip(*rows)), names=COLUMNS).cast(schema))
+                    writer.write_table(table_of(rows))
                     rows = []
             if rows:
-                writer.write_table(pa.table(list(zip(*rows)), names=COLUMNS).cast(schema))
+                writer.write_table(table_of(rows))
             warning = bad.report()  # raises under "error", before anything is written
     finally:
         _open_archive.cache_clear()

@@ -219,23 +219,26 @@ def mine_negatives(  # noqa: PLR0913 (the options of the script)
             targets = columns.vectors(dataset, "target", part)
             nearest = unit_neighbours(sources, vectors, min(k + SPARE, len(chosen))).indices
             for row, best, target in zip(part, nearest, targets, strict=True):
-                # Of the nearest candidates, those that say the same as the row are no negatives.
-                best_keys = keys[best]
-                positive = (best_keys == target_keys[row]) | (best_keys == copy_keys[row])
-                targets_of_source = target_keys[rows_of_source[source_keys[row]]]
-                same_source = ~positive & np.isin(best_keys, targets_of_source)
-                too_close = ~positive & ~same_source & (vectors[best] @ target > max_cosine)
-                excluded["positive"] += int(positive.sum())
-                excluded["same_source"] += int(same_source.sum())
-                excluded["cosine"] += int(too_close.sum())
-                kept = best[~(positive | same_source | too_close)][:k]
+                reasons = exclusions(
+                    keys[best],
+                    same_text=[target_keys[row], copy_keys[row]],
+                    other_targets=target_keys[rows_of_source[source_keys[row]]],
+                    is_close=vectors[best] @ target > max_cosine,
+                )
+                is_kept = np.ones(len(best), bool)
+                for reason, is_excluded in reasons.items():
+                    excluded[reason] += int(is_excluded.sum())
+                    is_kept &= ~is_excluded
+                kept = best[is_kept][:k]
                 negatives[row, : len(kept)] = chosen[kept]
 
     def with_negatives(start: int, block: dict) -> dict:
         of_block = negatives[start : start + len(block["source"])]
-        has_negative = of_block >= 0
-        texts = iter(candidates[of_block[has_negative]]["target"] if has_negative.any() else [])
-        counts = has_negative.sum(axis=1)
+        is_negative = of_block >= 0
+        texts = iter(())
+        if is_negative.any():
+            texts = iter(candidates[of_block[is_negative]]["target"])
+        counts = is_negative.sum(axis=1)
         return block | {"hard_negatives": [list(islice(texts, count)) for count in counts]}
 
     optional = [name for name in ("quality",) if name in dataset.column_names]
@@ -244,6 +247,24 @@ def mine_negatives(  # noqa: PLR0913 (the options of the script)
     total = int(counts.sum())
     short = int((counts < k).sum())
     return NegativesReport(len(dataset), total, short, str(out), str(work), sizes, excluded)
+
+
+def exclusions(
+    keys: np.ndarray, *, same_text: list, other_targets: np.ndarray, is_close: np.ndarray
+) -> dict[str, np.ndarray]:
+    """Why candidates (candidates,) say the same as a row, and are no negatives: reason -> bool of
+    each; the first reason counts.
+
+    Args:
+        keys: of the candidates.
+        same_text: keys of the row's target, and of a copy of its source.
+        other_targets: keys of all targets of its source.
+        is_close: whether the cosine with the target is too high.
+    """
+    positive = np.isin(keys, same_text)
+    same_source = ~positive & np.isin(keys, other_targets)
+    cosine = ~positive & ~same_source & is_close
+    return {"positive": positive, "same_source": same_source, "cosine": cosine}
 
 
 @dataclass(frozen=True)

@@ -51,6 +51,37 @@ def unit_vectors(embed: Embed, rows: pd.DataFrame) -> np.ndarray:
     return unit_length(embed(first_sentences, rows.lang.iloc[0]))
 
 
+Spoken = dict[tuple[str, str], np.ndarray]  # (text, language) -> the vector of its clip
+
+
+def spoken_vectors(clips: str, speech_encoder: str) -> Spoken:
+    """The vector of each sentence that was spoken."""
+    rows = load_speech(clips)
+    model, extractor = load_speech_encoder(speech_encoder)
+    vectors = encode_speech(model, extractor, rows["audio"], on_long="split", progress=True)
+    return dict(zip(zip(rows["text"], rows["lang"]), vectors, strict=True))
+
+
+def spoken_news(data: Path, spoken: Spoken) -> list[list[str]]:
+    """English documents, of the sentences that were spoken."""
+    news = []
+    for document in pd.read_json(data / f"news_{ENGLISH}.jsonl", lines=True).sentences:
+        sentences = [text for text in document if (text, ENGLISH) in spoken]
+        if sentences:
+            news.append(sentences)
+    return news
+
+
+def spoken_topics(data: Path, spoken: Spoken) -> list[pd.DataFrame]:
+    """The rows of each language whose sentence was spoken."""
+    topics = []
+    for file in sorted(data.glob("topics_*_*.jsonl")):
+        rows = pd.read_json(file, lines=True)
+        was_spoken = [(row.sentences[0], row.lang) in spoken for row in rows.itertuples()]
+        topics.append(rows[was_spoken])
+    return topics
+
+
 def main() -> None:
     """Of text and of speech: next sentences of English news,
     topics by a linear probe and by Spectrum."""
@@ -64,60 +95,37 @@ def main() -> None:
     )
     parser.add_argument("--speech", default=hf_echo.pretrained("echo-nano-speech"))
     args = parser.parse_args()
-    encode = any_encoder(hf_echo.pretrained("echo-nano"))
-    clips = load_speech(args.spoken)
-    clip_vectors = encode_speech(
-        *load_speech_encoder(args.speech), clips["audio"], on_long="split", progress=True
-    )
-    spoken = {}
-    for text, lang, vector in zip(clips["text"], clips["lang"], clip_vectors, strict=True):
-        spoken[text, lang] = vector
+    spoken = spoken_vectors(args.spoken, args.speech)
+    news = spoken_news(args.data, spoken)
+    topics = spoken_topics(args.data, spoken)
 
     def encode_spoken(texts: list[str], lang: str) -> np.ndarray:
         return np.stack([spoken[text, lang] for text in texts])
 
+    encode = any_encoder(hf_echo.pretrained("echo-nano"))
     ways: dict[str, Embed] = {"text": encode, "speech": encode_spoken}
-    # Only what was spoken is asked, as text too.
-    news = []
-    for document in pd.read_json(args.data / f"news_{ENGLISH}.jsonl", lines=True).sentences:
-        sentences = [text for text in document if (text, ENGLISH) in spoken]
-        if sentences:
-            news.append(sentences)
-    topics = []
-    for file in sorted(args.data.glob("topics_*_*.jsonl")):
-        rows = pd.read_json(file, lines=True)
-        was_spoken = [(row.sentences[0], row.lang) in spoken for row in rows.itertuples()]
-        topics.append(rows[was_spoken])
-    train = (
-        pd.read_json(args.data / "topics_train.jsonl", lines=True)
-        .query("choices.isna()")
-        .assign(lang=ENGLISH)
-    )
+
     # The probe learns from English text alone; speech and other languages are asked.
-    probe = LogisticRegression(C=100, max_iter=2000).fit(unit_vectors(encode, train), train.answer)
+    train = pd.read_json(args.data / "topics_train.jsonl", lines=True)
+    train = train[train.choices.isna()].assign(lang=ENGLISH)
+    probe = LogisticRegression(C=100, max_iter=2000)
+    probe.fit(unit_vectors(encode, train), train.answer)
     tower = AutoModel.from_pretrained(args.models / "1_tower", dtype=torch.float32).eval()
     for name, embed in ways.items():
         documents = [embed(document, ENGLISH) for document in news]
-        print(
-            name,
-            "next sentence",
-            next_sentence_retrieval(documents, tower_predictions(tower, documents)),
-        )
+        retrieval = next_sentence_retrieval(documents, tower_predictions(tower, documents))
+        print(name, "next sentence", retrieval)
         for rows in topics:
             accuracy = 100 * probe.score(unit_vectors(embed, rows), rows.answer)
             print(name, "probe", rows.lang.iloc[0], len(rows), accuracy, flush=True)
-    model = AutoModelForCausalLM.from_pretrained(
-        args.models / "4_tasks", dtype=torch.float32
-    ).eval()
-    tokenizer = AutoTokenizer.from_pretrained(args.models / "4_tasks")
+
+    folder = args.models / "4_tasks"
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    tokenizer = AutoTokenizer.from_pretrained(folder)
     choices = asked(pd.concat(topics), tokenizer, model.config.decoder.vocab_size)
     for name, embed in ways.items():
-        print(
-            name,
-            choice_accuracy(model, tokenizer, embed, choices).to_markdown(),
-            sep="\n",
-            flush=True,
-        )
+        table = choice_accuracy(model, tokenizer, embed, choices)
+        print(name, table.to_markdown(), sep="\n", flush=True)
 
 
 if __name__ == "__main__":

@@ -77,12 +77,18 @@ class PrefixTrainer(SpectrumTrainer):
     ) -> PackedDocument:
         """Embeddings that are read and sentences that are written -> a document for the model; a
         text that is cut has no end token."""
-        ids = [token for sentence in written for token in (*sentence, *self.space)]
-        ids = ids[: len(ids) - len(self.space)]
+        # Sentences with a space between them.
+        ids: list[int] = []
+        for number, sentence in enumerate(written):
+            if number > 0:
+                ids += self.space
+            ids += sentence
         most = self.args.max_target
         start = self.prompts[prompt]
-        end = [self.spectrum.decoder.eos_token_id] if ends and len(ids) <= most else []
-        segment = Segment([*start, *ids[:most], *end], len(start), len(vectors) + 1)
+        target = [*start, *ids[:most]]
+        if ends and len(ids) <= most:
+            target.append(self.spectrum.decoder.eos_token_id)
+        segment = Segment(target, len(start), len(vectors) + 1)
         return PackedDocument(vectors, prefix=len(vectors), segments=[segment])
 
     def batch_lengths(self) -> np.ndarray:
