@@ -85,7 +85,8 @@ def _check_together(steps: Mapping[Path, Training | Operation]) -> None:
             problems = _input_problems(step, steps_by_folder)
         elif len(steps) > 1:  # a stage alone says it when it reads its data
             problems = _stage_problems(step, set(steps_by_folder))
-        for problem in problems:
+        problem = next(problems, None)
+        if problem is not None:
             raise FileNotFoundError(f"{path}: {problem}")
         other = steps_by_folder.setdefault(Path(step.output_dir), path)
         if other != path:
