@@ -45,7 +45,7 @@ PAIRS = """SELECT source, target FROM (
     SELECT s.row AS source, t.row AS target, s.id AS id,
         row_number() OVER (PARTITION BY s.id ORDER BY hash(s.row, t.row, $3), s.row, t.row) AS step
     FROM rows s JOIN rows t ON s.id = t.id AND s.lang <> t.lang WHERE s.lang IN $1 AND t.lang IN $2)
-    WHERE step <= $4 ORDER BY step, hash(id, $3), id"""
+    ORDER BY step, hash(id, $3), id"""
 
 
 def find_nway_columns(found: Sequence[str], id_column: str | None = None) -> dict[str, str] | None:
@@ -203,7 +203,6 @@ def nway_pairs(
     direction: str = "x_eng",
     languages: Sequence[str] | None = None,
     pivot: str = ENGLISH,
-    max_per_id: int | None = None,
     seed: int = 0,
     provenance: str = "primary",
     limit: int | None = None,
@@ -218,14 +217,13 @@ def nway_pairs(
             ordered pair of different languages: for L languages L (L - 1) rows per id).
         languages: the X of the first two directions, or all languages of ``"all"``; default: all in
             the dataset.
-        max_per_id: maximum number of pairs per id, drawn at random.
         limit: maximum number of pairs in total.
 
     Raises:
         ValueError: an unknown direction, a language that the table lacks, or no pair.
     """
     languages = None if languages is None else tuple(languages)
-    arguments = (direction, languages, pivot, max_per_id, seed, provenance, positive(limit))
+    arguments = (direction, languages, pivot, seed, provenance, positive(limit))
     tables = pair_tables(dataset, *arguments)
     key = ("pairs", dataset._fingerprint, *arguments)
     return to_dataset(tables, BadRows("error"), schema.features(), key)
@@ -236,7 +234,6 @@ def pair_tables(
     direction: str,
     languages: Sequence[str] | None,
     pivot: str,
-    max_per_id: int | None,
     seed: int,
     provenance: str,
     limit: int | None,
@@ -253,10 +250,8 @@ def pair_tables(
         db.register(
             "rows", pa.table({"row": pa.array(range(len(table))), "id": table["id"], "lang": lang})
         )
-        pairs = db.sql(
-            f"{PAIRS} {f'LIMIT {limit}' if limit else ''}",
-            params=[sources, targets, seed, max_per_id or 2**62],
-        )
+        query = f"{PAIRS} LIMIT {limit}" if limit else PAIRS
+        pairs = db.sql(query, params=[sources, targets, seed])
         batch = None
         for batch in pairs.to_arrow_reader(BLOCK):
             # In the order of the schema: source, source_lang, target, target_lang, provenance.

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 BUILTIN_OPTIONS = ("n", "languages", "hard_negatives")
-NWAY_OPTIONS = ("id_column", "direction", "languages", "pivot", "max_per_id", "seed")
+NWAY_OPTIONS = ("id_column", "direction", "languages", "pivot", "seed")
 NO_OPTIONS = "it applies only to the built-in corpus and to n-way tables (id, lang, text)"
 
 
@@ -71,7 +71,7 @@ def load_parallel(
             has its own).
         limit: maximum number of good rows to read.
         options: for the built-in corpus (``n, languages, hard_negatives``) or n-way tables
-            (``id_column, direction, languages, pivot, max_per_id, seed``: see `nway_pairs`).
+            (``id_column, direction, languages, pivot, seed``: see `nway_pairs`).
 
     Raises:
         FileNotFoundError: no such file, folder or Hub dataset.

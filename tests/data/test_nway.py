@@ -93,19 +93,18 @@ def test_the_order_of_pairs_follows_from_the_seed():
     assert list(nway_pairs(FULL, seed=2)) != rows
 
 
-def test_max_per_id_draws_other_pairs_for_other_ids():
-    pairs = nway_pairs(table(product(range(40), LANGUAGES)), max_per_id=1)
+def test_the_first_pairs_of_ids_are_of_other_languages():
+    pairs = nway_pairs(table(product(range(40), LANGUAGES)), limit=40)
 
-    assert len(pairs) == 40
     assert len(set(pairs["target"])) == 40
     assert set(pairs["source_lang"]) == set(LANGUAGES) - {"eng_Latn"}
 
 
-def test_max_per_id_counts_pairs_of_several_rows_of_a_language():
+def test_several_rows_of_a_language_are_not_paired_with_each_other():
     """Two French rows and a German one have four pairs."""
     rows = table([(0, "fra_Latn"), (0, "fra_Latn"), (0, "deu_Latn"), (1, "eng_Latn")])
 
-    assert len(nway_pairs(rows, direction="all", max_per_id=3)) == 3
+    assert len(nway_pairs(rows, direction="all")) == 4
 
 
 def test_pairs_of_all_directions_are_on_disk(own_cache):
