@@ -314,14 +314,17 @@ def _other_number(text: str, rng: Random, top: int | None = None) -> str:
     """A number of the same length and punctuation with another value, below ``top`` if given."""
     if text.count(".") + text.count(":") > 1:  # a version number: change its last part
         head, mark, last = text.rpartition(".")
-        return f"{head}{mark}{_shifted(int(last), 0, 9, rng)}" if last.isdecimal() else text
+        if not last.isdecimal():
+            return text
+        return f"{head}{mark}{_shifted(int(last), 0, 9, rng)}"
     digits = re.split(r"[.,:]", text)[0]  # those before the first mark
     value = int(digits)
     if top is not None and value >= top:
         return str(rng.randint(top // 20, top - 5))
     if text == digits and len(text) <= 2:  # a small number stays in its range
-        least, most = (2, 12) if value <= 12 else (13, 99)
-        return str(_shifted(value, least, most, rng))
+        if value <= 12:
+            return str(_shifted(value, 2, 12, rng))
+        return str(_shifted(value, 13, 99, rng))
     if text == digits and text.endswith("0") and len(text) <= 4:  # round numbers stay round
         step = 100 if text.endswith("00") else 10
         least = 10 ** (len(text) - 1) // step
