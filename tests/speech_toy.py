@@ -36,20 +36,20 @@ def speech(rows: int = 120, seed: int = 0, *, english: bool = True) -> Dataset:
     table = []
     # A third is French, spoken a little higher.
     for number in range(rows):
-        lang = "eng_Latn" if number % 3 else "fra_Latn"
+        is_french = number % 3 == 0
         text = " ".join(rng.choice(list(WORDS), size=rng.integers(2, 6)))
+        samples = say(text, 1.08 if is_french else 1.0, seed + number)
         file = io.BytesIO()
-        soundfile.write(
-            file, say(text, 1.0 if lang == "eng_Latn" else 1.08, seed + number), RATE, format="WAV"
-        )
+        soundfile.write(file, samples, RATE, format="WAV")
         row = {
             "audio": {"path": f"{number}.wav", "bytes": file.getvalue()},
             "text": text,
-            "lang": lang,
+            "lang": "fra_Latn" if is_french else "eng_Latn",
+            "source": "one" if number % 4 else "two",
         }
-        row |= {"source": "one" if number % 4 else "two"}
-        # French has its text in English too, English has None.
-        table.append(row | ({"english": text if lang != "eng_Latn" else None} if english else {}))
+        if english:  # French has its text in English too, English has None
+            row["english"] = text if is_french else None
+        table.append(row)
     texts = {name: Value("string") for name in table[0] if name != "audio"}
     stored = Features({"audio": {"path": Value("string"), "bytes": Value("binary")}} | texts)
     return Dataset.from_list(table, features=stored).cast_column("audio", Audio(decode=False))

@@ -167,7 +167,7 @@ def test_a_device_that_is_not_there_is_refused(refused, tmp_path, device, messag
     refused(message, *command)
 
 
-def test_a_threshold_is_a_number_or_a_file(refused, tmp_path):
+def test_a_threshold_is_a_number_or_a_file(refused):
     message = "--threshold is 'abc'; give a number, or the JSON file"
     refused(message, "score", "-", "-m", "echo-nano", "--threshold", "abc")
 

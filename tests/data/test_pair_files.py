@@ -25,17 +25,6 @@ SOURCES = ["un <chat> & un chien", "l'été\u00a0!", "数", "x" * 3000]
 TARGETS = ['a "cat" and a dog', "summer!", "number", "y"]
 SCORES = [float("nan"), -1.25, 0.5, 1.0]
 CODES = ("fra_Latn", "eng_Latn")
-FORMATS = [
-    "p.tsv",
-    "p.tsv.gz",
-    "p.tsv.zst",
-    "p.tsv.xz",
-    "p.jsonl",
-    "p.jsonl.zst",
-    "p.parquet",
-    "p.tmx",
-    "p.tmx.gz",
-]
 CODED = ["p.jsonl", "p.jsonl.zst", "p.parquet"]  # they hold the codes of both languages
 TABLES = ["p.tsv", "p.tsv.gz", "p.tsv.zst", "p.tsv.xz"]
 BITEXTS = ["p.tmx", "p.tmx.gz", "p.fr-en", "p.fra_Latn-eng_Latn.xz"]  # one file for both directions

@@ -138,7 +138,7 @@ def test_two_ranks_share_the_batches_of_one(sampler_of):
     assert [sorted(a + b) for a, b in halves] == [sorted(batch) for batch in whole]
 
 
-def test_a_stopped_preparation_goes_on(folder, rows, toy_tokenizer, monkeypatch):
+def test_a_stopped_preparation_goes_on(folder, rows, toy_tokenizer):
     before = read_json(folder / "prepared.json")
     (folder / "prepared.json").unlink()
     with pytest.raises(ValueError, match="the preparation was stopped"):

@@ -456,21 +456,28 @@ def test_a_tokenizer_around_another_comes_back_from_a_folder(plain_and_around, t
     assert again(PLAIN_TEXTS, lang="deu_Latn").input_ids == plain(PLAIN_TEXTS).input_ids
 
 
-def test_a_tokenizer_without_special_tokens_around_a_text(toy):
+@pytest.fixture
+def words_alone() -> Tokenizer:
+    """A backend that puts nothing around a text."""
     backend = Tokenizer(models.WordLevel({"<|end|>": 0, "<unk>": 1, "cat": 2}, unk_token="<unk>"))
     backend.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer = EchoTokenizer.around(
-        PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<|end|>")
-    )
-    # Nothing stands around a text.
+    return backend
+
+
+def test_a_tokenizer_without_special_tokens_around_a_text(words_alone):
+    plain = PreTrainedTokenizerFast(tokenizer_object=words_alone, eos_token="<|end|>")
+
+    tokenizer = EchoTokenizer.around(plain)
+
     assert tokenizer("cat cat").input_ids == [2, 2]
     assert tokenizer.end_ids == []
     assert tokenizer.pair_ids([""], ["cat"]) == [[2]]
     assert tokenizer.cls_token_id is None
-    assert (tokenizer.pad_token, tokenizer.sep_token, tokenizer.model_max_length) == (
-        "<|end|>",
-        "<|end|>",
-        512,
-    )
+    assert tokenizer.pad_token == "<|end|>"
+    assert tokenizer.sep_token == "<|end|>"
+    assert tokenizer.model_max_length == 512
+
+
+def test_a_tokenizer_without_an_end_is_refused(words_alone):
     with pytest.raises(ValueError, match="has neither an eos nor a SEP token"):
-        EchoTokenizer.around(PreTrainedTokenizerFast(tokenizer_object=backend))
+        EchoTokenizer.around(PreTrainedTokenizerFast(tokenizer_object=words_alone))

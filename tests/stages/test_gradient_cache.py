@@ -217,7 +217,7 @@ def test_random_numbers_come_again():
     assert torch.equal(after, torch.get_rng_state())
 
 
-def test_training_on_cached_batches(cached_trainer, tmp_path):
+def test_training_on_cached_batches(cached_trainer):
     """An epoch of it runs, learns, and logs the parts."""
     trainer = cached_trainer("contrastive", max_steps=6, logging_steps=1, save_strategy="no")
     trainer.train()

@@ -174,7 +174,7 @@ def test_the_next_stage_starts_from_a_merged_adapter(adapter_recipe, recipe, cau
     )
 
 
-def test_an_adapter_of_another_base_is_refused(adapter_recipe, toy, toy_tokenizer, base, tmp_path):
+def test_an_adapter_of_another_base_is_refused(adapter_recipe, toy, toy_tokenizer, tmp_path):
     train_recipe(adapter_recipe())
     save(tmp_path / "base", toy.make_model(toy_tokenizer, seed=8), toy_tokenizer)
     with pytest.raises(

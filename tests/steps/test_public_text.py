@@ -117,7 +117,7 @@ def test_a_dry_run_names_the_download_as_no_problem(recipe, run, tmp_path):
     assert not (tmp_path / "outputs").exists()
 
 
-def test_a_journey_says_its_hours(recipe, run, tmp_path, monkeypatch):
+def test_a_journey_says_its_hours(recipe, run, monkeypatch):
     """The name of a journey is that of its recipe, or of the folder of its recipes."""
     monkeypatch.setattr(public_text, "JOURNEY_HOURS", {str(recipe): 3.5})
     _, _, err = run(recipe, "--dry-run")
@@ -125,7 +125,7 @@ def test_a_journey_says_its_hours(recipe, run, tmp_path, monkeypatch):
     assert "took 3.5 hours on two cores" in err
 
 
-def test_what_is_there_is_not_asked_for_again(recipe, run, tmp_path):
+def test_what_is_there_is_not_asked_for_again(recipe, run):
     run(recipe, "--yes")
     code, _, err = run(recipe)
     assert code == 0, err

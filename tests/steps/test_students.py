@@ -150,7 +150,7 @@ def test_an_extension_tells_english_targets_from_hard_negatives(toy, monkeypatch
     assert mask.any()
 
 
-def test_hard_negatives_of_an_extension_need_a_live_teacher(place, recipe, toy_folders):
+def test_hard_negatives_of_an_extension_need_a_live_teacher(recipe, toy_folders):
     start = str(toy_folders["training"])
     path = recipe("x", "extension", model_name_or_path=start, teacher=start, rule_negatives=2)
     with pytest.raises(ValueError, match="rule_negatives of an extension needs live_teacher: true"):

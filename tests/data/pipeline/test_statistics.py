@@ -25,11 +25,6 @@ COUNTS = {
     "code to text": (1, 1, 1, 1, 5, 8),
     "total": (7, 6, 4, 4, 36, 43),
 }
-WANT = {
-    "primary": (3, 2, 2, 2, 14, 18),
-    "mined": (1, 1, 1, 1, 1, 6),
-    "code from text": (2, 2, 1, 2, 16, 11),
-}
 
 
 @pytest.fixture
