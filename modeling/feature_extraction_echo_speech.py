@@ -226,12 +226,12 @@ def lost_end(audio: str | Path | bytes) -> str:
 
 def _floats(samples: np.ndarray, name: str) -> np.ndarray:
     """Integers are scaled to -1 to 1 by the range of their type."""
-    if samples.dtype.kind == "u":
+    kind = samples.dtype.kind
+    if kind in ("i", "u"):
         half = 2.0 ** (8 * samples.dtype.itemsize - 1)
-        return ((samples - half) / half).astype(np.float32)
-    if samples.dtype.kind == "i":
-        return (samples / 2.0 ** (8 * samples.dtype.itemsize - 1)).astype(np.float32)
-    if samples.dtype.kind != "f":
+        silence = half if kind == "u" else 0  # the middle of the range
+        return ((samples - silence) / half).astype(np.float32)
+    if kind != "f":
         raise ValueError(
             f"{name}: audio is a path, bytes, an array of numbers or a mapping, not {samples.dtype}"
         )

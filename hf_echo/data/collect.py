@@ -41,12 +41,12 @@ def collect(
     """Write the tables into the folder `out`; returns their numbers of rows. `tables` and `mix` are
     those of `hf_echo.steps.training_data.CollectData`."""
     # A missing table is said before anything is read.
-    names = [name for file, table in tables.items() for name in (file, table.english) if name]
-    missing = [name for name in names if not (corpora / name).exists()]
-    if missing:
-        raise FileNotFoundError(
-            f"{corpora} holds no {missing[0]}; give the folder of the parallel corpora"
-        )
+    for file, table in tables.items():
+        for name in (file, table.english):
+            if name and not (corpora / name).exists():
+                raise FileNotFoundError(
+                    f"{corpora} holds no {name}; give the folder of the parallel corpora"
+                )
     codes = [find_language(name, strict=True) for name in languages]
     codes = [code for code in codes if code != ENGLISH]
     with duckdb.connect() as db:
@@ -55,9 +55,8 @@ def collect(
         )
         db.execute("CREATE TABLE dev (name VARCHAR, id VARCHAR, lang VARCHAR, text VARCHAR)")
         for name, table in tables.items():
-            _read(
-                db, corpora / name, table, [code for code in codes if code not in table.leave_out]
-            )
+            codes_of_table = [code for code in codes if code not in table.leave_out]
+            _read(db, corpora / name, table, codes_of_table)
         held_out_letters(db, sorted((corpora / "test").rglob("*.parquet")))
         letters = LETTERS.format("text")
         db.execute(f"INSERT INTO held_out SELECT DISTINCT {letters} FROM dev")

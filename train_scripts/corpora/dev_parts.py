@@ -6,7 +6,7 @@ has them too.
 """
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -33,23 +33,23 @@ def read_bibles(corpora: Path, split: str) -> pd.DataFrame:
 
 def pairs_of_nway(table: pd.DataFrame) -> pd.DataFrame:
     """Rows (id, lang, text) -> X->eng pairs of equal id."""
-    table = table[table.lang.isin(LANGUAGES)][["id", "lang", "text"]]
+    table = table[table.lang.isin(LANGUAGES)]
     is_english = table.lang == ENGLISH
-    english = (
-        table[is_english].drop_duplicates("id")[["id", "text"]].rename(columns={"text": "target"})
-    )
-    joined = table[~is_english].merge(english, on="id")
-    return schema(joined.text, joined.lang, joined.target)
+    english = table[is_english].drop_duplicates("id")
+    pairs = table[~is_english].merge(english, on="id", suffixes=("", "_eng"))
+    return schema(pairs.text, pairs.lang, pairs.text_eng)
 
 
-def schema(
-    source: Iterable[str],
-    source_lang: Iterable[str],
-    target: Iterable[str],
-) -> pd.DataFrame:
+def schema(source: pd.Series, source_lang: pd.Series | str, target: pd.Series) -> pd.DataFrame:
     """Pairs with English as a table of the parallel schema."""
-    columns = {"source": list(source), "source_lang": list(source_lang), "target": list(target)}
-    return pd.DataFrame(columns | {"target_lang": ENGLISH, "provenance": "primary"})
+    columns = {
+        "source": source,
+        "source_lang": source_lang,
+        "target": target,
+        "target_lang": ENGLISH,
+        "provenance": "primary",
+    }
+    return pd.DataFrame(columns).reset_index(drop=True)
 
 
 def english_pairs(table: pd.DataFrame) -> pd.DataFrame:
@@ -68,14 +68,16 @@ def both_sides(pairs: pd.DataFrame) -> pd.DataFrame:
 def is_tatoeba_dev(english: str) -> bool:
     """2 % by a hash of the English side, whatever file it stands in."""
     digest = hashlib.sha256(english.strip().lower().encode()).digest()
-    return int.from_bytes(digest[:4], "little") % 100 < PARTS["tatoeba"]["percent_of_english"]
+    percent = int.from_bytes(digest[:4], "little") % 100
+    return percent < PARTS["tatoeba"]["percent_of_english"]
 
 
 def is_last_document(ntrex: pd.DataFrame) -> pd.Series:
     """Whether a row of NTREX is of the last documents, in the order of English,
     which are kept for measuring."""
     documents = ntrex[ntrex.lang == ENGLISH].sort_values("id").document.unique()
-    return ntrex.document.isin(documents[-PARTS["ntrex"]["last_documents"] :])
+    count = PARTS["ntrex"]["last_documents"]
+    return ntrex.document.isin(documents[-count:])
 
 
 def everyday_files(corpora: Path) -> list[str]:
@@ -86,18 +88,16 @@ def everyday_files(corpora: Path) -> list[str]:
 
 def dev_tables(corpora: Path) -> dict[str, pd.DataFrame]:
     """Rows id, lang, text of each part that is kept for measuring."""
-    flores = read(corpora, "flores_sib.parquet", split="dev").rename(columns={"index_id": "id"})
     ntrex = read(corpora, "ntrex.parquet")
-    bible = read_bibles(corpora, "dev").rename(columns={"verse_id": "id"})
     tatoeba = pd.concat([english_pairs(read(corpora, name)) for name in everyday_files(corpora)])
-    tatoeba = both_sides(tatoeba[tatoeba.target.map(is_tatoeba_dev)])
     tables = {
-        "flores": flores,
+        "flores": read(corpora, "flores_sib.parquet", split="dev"),
         "ntrex": ntrex[is_last_document(ntrex)],
-        "bible": bible,
-        "tatoeba": tatoeba,
+        "bible": read_bibles(corpora, "dev"),
+        "tatoeba": both_sides(tatoeba[tatoeba.target.map(is_tatoeba_dev)]),
     }
     for name, table in tables.items():
+        table = table.rename(columns={"index_id": "id", "verse_id": "id"})
         # One text of a language for each id.
         table = table[table.lang.isin(LANGUAGES)].drop_duplicates(["id", "lang"])
         tables[name] = table[["id", "lang", "text"]].astype(str).reset_index(drop=True)
@@ -109,4 +109,5 @@ def short_pairs(train: Path, languages: Sequence[str], longest: int) -> pd.DataF
     without those of dictionaries."""
     table = pd.read_parquet(train)
     table = table[(table.provenance != "dictionary") & table.source_lang.isin(languages)]
-    return table[(table.source.str.len() < longest) & (table.target.str.len() < longest)]
+    characters = table[["source", "target"]].map(len).max(axis=1)
+    return table[characters < longest]

@@ -34,6 +34,7 @@ from hf_echo.languages import ENGLISH
 from hf_echo.steps.public_text import add_corpora, corpora_of
 
 Document = tuple[str, list[str], list[str]]
+OTHERS = [lang for lang in LANGUAGES if lang != ENGLISH]
 
 
 def numbered(verses: pd.DataFrame) -> pd.DataFrame:
@@ -44,10 +45,10 @@ def numbered(verses: pd.DataFrame) -> pd.DataFrame:
 
 def sentences(corpora: Path, dev: bool) -> dict[str, pd.DataFrame]:
     """Corpus -> document, number, lang, text of one part."""
+    ntrex = read(corpora, "ntrex.parquet")
+    ntrex = ntrex[is_last_document(ntrex) == dev]
     bible = read_bibles(corpora, "dev" if dev else "train")
-    ntrex = read(corpora, "ntrex.parquet").rename(columns={"id": "number"})
-    is_dev = is_last_document(ntrex.rename(columns={"number": "id"}))
-    tables = {"ntrex": ntrex[is_dev == dev], "bible": numbered(bible)}
+    tables = {"ntrex": ntrex.rename(columns={"id": "number"}), "bible": numbered(bible)}
     if not dev and (corpora / "quran.parquet").exists():
         tables["quran"] = numbered(read(corpora, "quran.parquet"))
     return tables
@@ -55,14 +56,11 @@ def sentences(corpora: Path, dev: bool) -> dict[str, pd.DataFrame]:
 
 def documents(table: pd.DataFrame, lang: str) -> list[Document]:
     """(document, sentences in `lang`, their English) in order, without what either side lacks."""
-    table = table.assign(number=table.number.astype(int)).drop_duplicates(
-        ["document", "number", "lang"]
-    )
-    own = table[table.lang == lang]
+    sentence = ["document", "number"]
+    table = table.astype({"number": int}).drop_duplicates([*sentence, "lang"])
+    source = table[table.lang == lang]
     english = table[table.lang == ENGLISH]
-    pairs = own.merge(english, on=["document", "number"], suffixes=("", "_eng")).sort_values(
-        "number"
-    )
+    pairs = source.merge(english, on=sentence, suffixes=("", "_eng")).sort_values("number")
     rows = []
     for name, of_document in pairs.groupby("document", sort=False):
         rows.append((name, list(of_document.text), list(of_document.text_eng)))
@@ -89,20 +87,19 @@ def flores_paragraphs(table: pd.DataFrame) -> pd.DataFrame:
     # A paragraph begins where the numbers jump or the topic changes.
     is_new = (english.number.diff() != 1) | (english.category != english.category.shift())
     paragraph_of = dict(zip(english.number, is_new.cumsum(), strict=True))
+    table["paragraph"] = table.number.map(paragraph_of)
     rows = []
-    for (paragraph, lang), sentences in table.groupby(
-        [table.number.map(paragraph_of), "lang"], sort=False
-    ):
+    for (paragraph, lang), sentences in table.groupby(["paragraph", "lang"], sort=False):
         if len(sentences) > 1:
-            rows.append(
-                {"id": f"flores:{paragraph}", "lang": lang, "sentences": list(sentences.text)}
-            )
+            texts = list(sentences.text)
+            rows.append({"id": f"flores:{paragraph}", "lang": lang, "sentences": texts})
     return pd.DataFrame(rows)
 
 
 def joined(stretches: Iterable[Document], lang: str) -> pd.DataFrame:
+    """The sentences of each paragraph as one text, in the parallel schema."""
     texts = pd.DataFrame(stretches, columns=["document", "source", "target"])
-    return schema(texts.source.str.join(" "), [lang] * len(texts), texts.target.str.join(" "))
+    return schema(texts.source.str.join(" "), lang, texts.target.str.join(" "))
 
 
 def paragraphs(
@@ -137,33 +134,43 @@ def main() -> None:
     args = parser.parse_args()
     corpora = corpora_of(args, "ntrex", "bible", "bible_more", "flores_sib")
     args.out.mkdir(parents=True, exist_ok=True)
-    others = [lang for lang in LANGUAGES if lang != ENGLISH]
+    train = train_paragraphs(corpora, args.cuts)
+    train.to_parquet(args.out / "train.parquet")
+    print(f"train: {len(train)} paragraphs\n{train.source_lang.value_counts().to_string()}")
+    tables = {name: dev_paragraphs(table) for name, table in sentences(corpora, dev=True).items()}
+    tables["flores"] = flores_paragraphs(read(corpora, "flores_sib.parquet"))
+    for name, table in tables.items():
+        table.to_parquet(args.out / f"dev_{name}.parquet")
+        print(f"dev_{name}: {table.id.nunique()} documents, {len(table)} rows")
+
+
+def train_paragraphs(corpora: Path, cuts: int) -> pd.DataFrame:
+    """Paragraphs in the parallel schema, mixed: contexts of XQuAD, and `cuts` cuts of each
+    document."""
     parts = []
     if (corpora / "qa_parallel.parquet").exists():
         contexts = read(corpora, "qa_parallel.parquet", kind="context")
         parts.append(pairs_of_nway(contexts))
     for table in sentences(corpora, dev=False).values():
-        for lang in others:
+        for lang in OTHERS:
             of_language = documents(table, lang)
             # Other cuts of the same documents give other paragraphs.
-            for cut in range(args.cuts):
+            for cut in range(cuts):
                 parts.append(joined(paragraphs(of_language, 12, seed=cut), lang))
-    train = pd.concat(parts).drop_duplicates(["source", "target"]).sample(frac=1, random_state=0)
-    train.reset_index(drop=True).to_parquet(args.out / "train.parquet")
-    print(f"train: {len(train)} paragraphs\n{train.source_lang.value_counts().to_string()}")
-    for name, table in sentences(corpora, dev=True).items():
-        table = in_all_languages(table[table.lang.isin(LANGUAGES)])
-        rows = []
-        for lang in others:
-            for key, source, english in paragraphs(documents(table, lang), 8):
-                rows.append({"id": key, "lang": lang, "sentences": source})
-                rows.append({"id": key, "lang": ENGLISH, "sentences": english})
-        out = pd.DataFrame(rows).drop_duplicates(["id", "lang"], ignore_index=True)
-        out.to_parquet(args.out / f"dev_{name}.parquet")
-        print(f"dev_{name}: {out.id.nunique()} documents, {len(out)} rows")
-    flores = flores_paragraphs(pd.read_parquet(corpora / "flores_sib.parquet"))
-    flores.to_parquet(args.out / "dev_flores.parquet")
-    print(f"dev_flores: {flores.id.nunique()} paragraphs, {len(flores)} rows")
+    pairs = pd.concat(parts).drop_duplicates(["source", "target"])
+    return pairs.sample(frac=1, random_state=0, ignore_index=True)
+
+
+def dev_paragraphs(table: pd.DataFrame) -> pd.DataFrame:
+    """Rows id, lang, sentences: the same paragraphs in all languages of nano-real."""
+    table = in_all_languages(table[table.lang.isin(LANGUAGES)])
+    rows = []
+    for lang in OTHERS:
+        for key, source, english in paragraphs(documents(table, lang), 8):
+            rows.append({"id": key, "lang": lang, "sentences": source})
+            rows.append({"id": key, "lang": ENGLISH, "sentences": english})
+    # The English of a paragraph comes with each language.
+    return pd.DataFrame(rows).drop_duplicates(["id", "lang"], ignore_index=True)
 
 
 if __name__ == "__main__":

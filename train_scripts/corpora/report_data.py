@@ -30,10 +30,9 @@ def with_topics(corpora: Path, dev: pd.DataFrame) -> pd.DataFrame:
     table = read(corpora, "flores_sib.parquet").rename(columns={"index_id": "id"})
     table["id"] = table.id.astype(str)
     teaches_probe = (table.split == "train") & table.lang.isin(PROBE_LANGS)
-    is_dev = (table.split == "dev") & table.id.isin(set(dev.id)) & table.lang.isin(LANGUAGES)
-    return table[teaches_probe | is_dev].drop_duplicates(["split", "id", "lang"])[
-        ["id", "lang", "text", "category", "split"]
-    ]
+    is_dev = (table.split == "dev") & table.id.isin(dev.id) & table.lang.isin(LANGUAGES)
+    rows = table[teaches_probe | is_dev].drop_duplicates(["split", "id", "lang"])
+    return rows[["id", "lang", "text", "category", "split"]]
 
 
 def alignment(corpora: Path) -> pd.DataFrame:
@@ -50,10 +49,6 @@ def real_tables(corpora: Path) -> dict[str, pd.DataFrame]:
     return tables
 
 
-def builtin_tables() -> dict[str, pd.DataFrame]:
-    return {"builtin": builtin_nway(MEANINGS, split="test").to_pandas()}
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -62,7 +57,7 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     args = parser.parse_args()
     if args.corpora == Path("builtin"):
-        tables = builtin_tables()
+        tables = {"builtin": builtin_nway(MEANINGS, split="test").to_pandas()}
     else:
         names = ("flores_sib", "ntrex", "bible", "bible_more", "tatoeba_challenge")
         tables = real_tables(corpora_of(args, *names))

@@ -75,7 +75,8 @@ def search(
     asked: dict[str, list[str]] = {}
     pools: dict[str, list[str]] = {}
     for lang, group in rows[rows.lang != ENGLISH].groupby("lang", sort=True):
-        asked[lang] = in_order(key for key in group.id if key in english.index)[:number]
+        ids_with_english = group.id[group.id.isin(english.index)]
+        asked[lang] = in_order(ids_with_english)[:number]
         pools[lang] = candidates(asked[lang], every_id, number)
     # Each English sentence is encoded once for all languages.
     needed = list(dict.fromkeys(chain.from_iterable(pools.values())))
@@ -151,13 +152,15 @@ class Key(NamedTuple):
 
 def measure(folder: str, data: Path) -> Iterator[tuple[Key, float]]:
     """Yield the percent that is wrong by set and group, by length, by language."""
+    cut = () if folder == "tfidf" else DIMENSIONS
     for name, number in SETS.items():
         rows = pd.read_parquet(data / f"dev_{name}.parquet")
         encode = opened(folder, rows.text.tolist())
-        table = search(encode, rows, number, cut=() if folder == "tfidf" else DIMENSIONS)
-        for column in table.columns[3:]:
-            for group, (wrong, count) in by_group(table, column).items():
-                yield Key(name, group, f"{count} languages", column), wrong
+        table = search(encode, rows, number, cut=cut)
+        _, _, _, *ways = table.columns  # behind lang, id and words
+        for way in ways:
+            for group, (wrong, count) in by_group(table, way).items():
+                yield Key(name, group, f"{count} languages", way), wrong
         if name == "everyday":
             for group in ("12", "41", "all (104)"):
                 for words, (wrong, count) in by_length(table, GROUPS[group]).items():
