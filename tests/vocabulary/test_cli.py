@@ -120,7 +120,7 @@ def test_a_tokenizer_needs_text(refused, tmp_path):
     refused("give --counts, or --texts to count", "train", tmp_path / "t", "--vocab-size", 285)
 
 
-def test_a_weight_needs_a_language_and_a_number(refused, counts, tmp_path):
+def test_a_weight_is_a_number_for_a_language(refused, counts, tmp_path):
     message = "--language-weight 'ell_Grek' is not FIELD=VALUE: factors of the shares of languages"
     options = ("--counts", counts, "--vocab-size", 285, "--language-weight", "ell_Grek")
     refused(message, "train", tmp_path / "t", *options)

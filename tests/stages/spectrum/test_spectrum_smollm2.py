@@ -36,12 +36,10 @@ def nll(model, tokenizer, vectors: list[torch.Tensor]) -> list[float]:
     for right_vectors, texts in zip(vectors, DOCUMENTS, strict=True):
         target = [*tokenizer.text_ids([" ".join(texts)])[0], model.config.decoder.eos_token_id]
         segment = Segment([*start, *target], len(start), len(right_vectors) + 1)
+        document = PackedDocument(right_vectors, len(right_vectors), [segment])
         with torch.no_grad():
-            nats.append(
-                model(
-                    **pack([PackedDocument(right_vectors, len(right_vectors), [segment])])
-                ).loss.item()
-            )
+            loss = model(**pack([document])).loss
+        nats.append(loss.item())
     return nats
 
 
