@@ -135,25 +135,22 @@ def pushed(on_the_hub, tmp_path_factory) -> dict[str, dict]:
     for name, make in CARDS.items():
         with pytest.MonkeyPatch.context() as patch:
             patch.chdir(tmp_path_factory.mktemp(name))  # a lineage with absolute paths is refused
-            folders[name] = Path(make(Path("."))).resolve()
-    kinds = {name: kind_of(folder) for name, folder in folders.items()}
+            folders[name] = str(Path(make(Path("."))).resolve())
     copies = tmp_path_factory.mktemp("copies")
-    status = on_the_hub(
-        "push_cards.py", json.dumps({name: str(folder) for name, folder in folders.items()}), copies
-    )
-    statuses = {name: {"status": status[name]} for name in kinds}
-    for decoder_or_not in ("with", "without"):
-        names = {
-            name: kind
-            for name, kind in kinds.items()
-            if (name in NEED_THE_PACKAGE) == (decoder_or_not == "with")
-        }
-        names = {name: kind for name, kind in names.items() if status[name] == "pushed"}
-        for name, result in on_the_hub(
-            "run_hub_cards.py", decoder_or_not, json.dumps(names), BLOCK.pattern
-        ).items():
-            statuses[name] |= result
-    return statuses
+    statuses = on_the_hub("push_cards.py", json.dumps(folders), copies)
+
+    # The blocks of each card, with the package or without it.
+    cards = {name: {"status": status} for name, status in statuses.items()}
+    kinds: dict[str, dict[str, str]] = {"with": {}, "without": {}}
+    for name, folder in folders.items():
+        if statuses[name] == "pushed":
+            package = "with" if name in NEED_THE_PACKAGE else "without"
+            kinds[package][name] = kind_of(folder)
+    for package, kinds_of_cards in kinds.items():
+        words = [package, json.dumps(kinds_of_cards), BLOCK.pattern]
+        for name, result in on_the_hub("run_hub_cards.py", *words).items():
+            cards[name] |= result
+    return cards
 
 
 @pytest.mark.parametrize("name", CARDS)
