@@ -231,9 +231,7 @@ def hub_dataset(label: str, name: str | None, split: str | None) -> Dataset:
     cached = Path(config.HF_DATASETS_CACHE, label.replace("/", "___")).exists()
     reason = None if cached else out_of_reach(label, ["README.md"], "dataset")
     if reason:
-        raise FileNotFoundError(
-            f"{label}: no such file or folder, and the Hub cannot be asked: {reason}"
-        )
+        raise FileNotFoundError(f"{label}: no such file or folder, and {reason}")
     try:
         dataset = load_dataset(label, name, split=split, revision=revision)
     except OSError as error:

@@ -35,7 +35,7 @@ from ..utils.cores import one_per_core
 from ..utils.devices import chosen_device
 from ..utils.files import first_line
 from ..utils.fingerprint import warn_of_changes
-from ..utils.hub import out_of_reach, remote_modules, snapshot, warn_unpinned
+from ..utils.hub import is_place, out_of_reach, remote_modules, snapshot, warn_unpinned
 from ..utils.vectors import unit_length
 
 logger = logging.getLogger(__name__)
@@ -96,9 +96,7 @@ def opening(name_or_path: str | Path) -> Iterator[str]:
     """
     name = snapshot(name_or_path)
     # What cannot be there is refused before transformers asks the Hub for it.
-    is_path = (
-        isinstance(name_or_path, Path) or name.startswith((".", "/", "~")) or name.count("/") > 1
-    )
+    is_path = isinstance(name_or_path, Path) or is_place(name)
     if is_path and not Path(name).exists():
         raise FileNotFoundError(
             f"no folder {name}; give a checkpoint's folder, or a name on the Hub (org/name)"

@@ -16,6 +16,7 @@ logger = logging.getLogger(__name__)
 
 _warned: list[str] = []
 SPEECH = "echo-nano-speech"
+GGUF = b"GGUF"  # the first bytes of such a file
 CONFIGS = ("config.json", "tokenizer_config.json", "preprocessor_config.json")
 FILES = ("config.json", "modules.json", "tokenizer.json", "tokenizer_config.json")
 
@@ -63,7 +64,7 @@ def out_of_reach(name: str, files: Sequence[str] = FILES, kind: str = "model") -
         return None
     except Exception as error:
         # The exceptions of the HTTP client vary with the version of huggingface_hub
-        return first_line(error)
+        return f"the Hub cannot be reached ({first_line(error)})"
     return None
 
 
@@ -82,6 +83,11 @@ def may_be_on_hub(name: str) -> bool:
     org/name or org/name@v1.2.0, and no folder `org` is here."""
     name, _ = split_revision(name)
     return name.count("/") == 1 and name[0] not in "./~" and not Path(name).parent.is_dir()
+
+
+def is_place(name: str) -> bool:
+    """Whether a name can only be that of a folder or file: ./a, ~/a, /a or a/b/c."""
+    return name.startswith((".", "/", "~")) or name.count("/") > 1 or Path(name).is_absolute()
 
 
 def snapshot(name: str | Path) -> str:
@@ -171,6 +177,12 @@ def locate(source: str | Path) -> tuple[str, dict[str, str]]:
     path = Path(source)
     # A GGUF file, or a folder that holds one.
     if path.is_file():
+        with path.open("rb") as file:
+            start = file.read(len(GGUF))
+        if start != GGUF:
+            raise ValueError(
+                f"{path} is a file, and no GGUF file: give the folder of a checkpoint, or a GGUF file"
+            )
         return str(path.parent), {"gguf_file": path.name}
     if path.is_dir() and not (path / "config.json").is_file():
         files = sorted(file.name for file in path.glob("*.gguf"))
@@ -182,9 +194,9 @@ def locate(source: str | Path) -> tuple[str, dict[str, str]]:
     if path.exists():
         return source, {}
     # A name that cannot be one of the Hub.
-    if path.is_absolute() or path.suffix == ".gguf" or len(path.parts) > 2:
+    if is_place(source) or path.suffix == ".gguf":
         raise FileNotFoundError(
-            f"{path} does not exist; give a folder, a GGUF file or the name of a model on the Hub"
+            f"{source} does not exist; give a folder, a GGUF file or the name of a model on the Hub"
         )
     reason = out_of_reach(source)
     if reason:

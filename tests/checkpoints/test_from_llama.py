@@ -468,6 +468,19 @@ def test_an_empty_folder_is_refused(tmp_path):
         convert_llama(tmp_path)
 
 
+@pytest.mark.parametrize("name", ["./nowhere", "~/nowhere", "no/such/folder"])
+def test_a_missing_folder_is_named(name):
+    with pytest.raises(FileNotFoundError, match=f"{name} does not exist; give a folder"):
+        convert_llama(name)
+
+
+def test_a_file_of_another_kind_is_named(tmp_path):
+    file = tmp_path / "notes.txt"
+    file.write_text("notes")
+    with pytest.raises(ValueError, match="notes.txt is a file, and no GGUF file"):
+        convert_llama(file)
+
+
 def test_a_missing_file_is_named():
     with pytest.raises(FileNotFoundError, match="nowhere.gguf does not exist"):
         convert_llama("nowhere.gguf")

@@ -209,7 +209,7 @@ def test_a_hub_out_of_reach_is_asked_once(monkeypatch, load):
         raise ConnectionError("no route to host")
 
     monkeypatch.setattr("huggingface_hub.HfApi.model_info", model_info)
-    message = "'org/none' is neither a folder nor .*on the Hub: no route"
+    message = "'org/none' is neither a folder nor .*on the Hub: the Hub cannot be reached .no route"
     with pytest.raises(FileNotFoundError, match=message):
         load("org/none")
     assert names == ["org/none"]
