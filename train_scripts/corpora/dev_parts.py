@@ -6,7 +6,6 @@ has them too.
 """
 
 import hashlib
-from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -102,12 +101,3 @@ def dev_tables(corpora: Path) -> dict[str, pd.DataFrame]:
         table = table[table.lang.isin(LANGUAGES)].drop_duplicates(["id", "lang"])
         tables[name] = table[["id", "lang", "text"]].astype(str).reset_index(drop=True)
     return tables
-
-
-def short_pairs(train: Path, languages: Sequence[str], longest: int) -> pd.DataFrame:
-    """Pairs of these languages whose texts have fewer characters than `longest`,
-    without those of dictionaries."""
-    table = pd.read_parquet(train)
-    table = table[(table.provenance != "dictionary") & table.source_lang.isin(languages)]
-    characters = table[["source", "target"]].map(len).max(axis=1)
-    return table[characters < longest]

@@ -27,7 +27,6 @@ report`: FLORES in these languages.
 import itertools
 import shutil
 import statistics
-import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -50,9 +49,6 @@ from hf_echo.steps.public_text import add_corpora, corpora_of
 from hf_echo.utils.files import read_json, write_json
 from hf_echo.utils.results import markdown_table
 
-sys.path.append(str(Path(__file__).parents[1] / "corpora"))
-from dev_parts import short_pairs
-
 LANGUAGES = ["deu_Latn", "tur_Latn"]
 ALL = "epo_Latn"  # the joint module needs some language's code
 ALIGNED = ("texts", "paraphrases", "cross_paraphrases", "parallel")
@@ -71,13 +67,18 @@ WAYS = {
     **FULL,
 }
 UNALIGNED = {"monolingual": "aligned", "no adapter, monolingual": "no adapter"}
+LONGEST = 100  # characters of a text: fewer than this
 MEASURES = ("flores xsim", "tatoeba xsim", "RSIM", "SIB")
 
 
-def write_data(train: Path, out: Path, texts: int, pairs: int, longest: int) -> None:
+def write_data(train: Path, out: Path, texts: int, pairs: int) -> None:
     """Files of each language, and of all together."""
     out.mkdir(parents=True, exist_ok=True)
-    table = short_pairs(train, LANGUAGES, longest).copy()
+    # Short pairs, without those of dictionaries.
+    table = pd.read_parquet(train)
+    table = table[(table.provenance != "dictionary") & table.source_lang.isin(LANGUAGES)]
+    characters = table[["source", "target"]].map(len).max(axis=1)
+    table = table[characters < LONGEST].copy()
     for column in ("source", "target"):
         table[column] = table[column].str.split().str.join(" ")
     table = table.drop_duplicates(["source", "source_lang"]).sample(frac=1, random_state=0)
@@ -275,9 +276,6 @@ def main() -> None:
     parser.add_argument("--texts", type=int, default=20_000, help="of one language")
     parser.add_argument("--pairs", type=int, default=3_000, help="of one language and kind")
     parser.add_argument(
-        "--longest", type=int, default=100, help="characters of a text: fewer than this"
-    )
-    parser.add_argument(
         "--start", type=Path, help="folder of an encoder; default: all-MiniLM-L6-v2"
     )
     parser.add_argument(
@@ -285,8 +283,6 @@ def main() -> None:
     )
     parser.add_argument("--vocab-size", type=int, default=8_000, help="tokens of a language")
     parser.add_argument("--mlm-steps", type=int, default=200, help="of one language")
-    parser.add_argument("--mlm-learning-rate", type=float, default=1e-3)
-    parser.add_argument("--epochs", type=int, default=1, help="over the pairs")
     parser.add_argument("--batch", type=int, default=32, help="texts or pairs of a step")
     parser.add_argument(
         "--data-only", action="store_true", help="write OUT/data for recipes/nano-modular, and stop"
@@ -294,9 +290,7 @@ def main() -> None:
     args = parser.parse_args()
     LANGUAGES[:] = args.languages
     if not (args.out / "data").exists():
-        write_data(
-            args.data / "train.parquet", args.out / "data", args.texts, args.pairs, args.longest
-        )
+        write_data(args.data / "train.parquet", args.out / "data", args.texts, args.pairs)
         (args.out / "dev").mkdir(exist_ok=True)
         dev_rows(args.data, "flores").to_parquet(args.out / "dev" / "flores.parquet", index=False)
     if args.data_only:
@@ -312,8 +306,8 @@ def main() -> None:
         settings = dict(
             vocab_size=args.vocab_size,
             mlm_steps=args.mlm_steps,
-            mlm_learning_rate=args.mlm_learning_rate,
-            epochs=args.epochs,
+            mlm_learning_rate=1e-3,
+            epochs=1,
             learning_rate=1e-3,
             batch_size=args.batch,
             alignment_batch_size=args.batch,

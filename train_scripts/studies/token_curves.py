@@ -165,7 +165,6 @@ def main() -> None:
     parser.add_argument(
         "--alignment", type=Path, required=True, help="word alignments (hf-echo evaluate alignment)"
     )
-    parser.add_argument("--alignment-split", help="only this split of the word alignments")
     parser.add_argument("--nway", type=Path, required=True, help="dev table (id, lang, text)")
     parser.add_argument("--limit", type=int, help="most sentence pairs of a language pair")
     parser.add_argument(
@@ -175,7 +174,7 @@ def main() -> None:
     parser.add_argument("--tagging-path", type=Path, help="a local copy of that set")
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()
-    pairs = load_alignment(args.alignment, split=args.alignment_split, limit=args.limit)
+    pairs = load_alignment(args.alignment, limit=args.limit)
     nway = load_nway(args.nway, split=None)
     if args.tagging:
         train = load_benchmark(args.tagging, langs=[ENGLISH], split="train", path=args.tagging_path)
