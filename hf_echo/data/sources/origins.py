@@ -35,6 +35,7 @@ from ...utils.files import first_line, named_when_full
 
 BLOBS = 200  # files that git fetches at once: what a stopped download loses at most
 CHUNK = 1 << 20  # bytes
+LINK = "120000"  # the mode of a symbolic link in git
 
 
 @dataclass
@@ -145,13 +146,15 @@ class GitRepository:
         return kind.startswith(f"{self.commit} commit")
 
     def _blobs(self, place: Path) -> dict[str, str]:
-        """Path -> id of the files that are read."""
+        """Path -> id of the files that are read; a link is none, since git keeps the path that it
+        points to as its text."""
         blobs = {}
         for entry in _git(place, "ls-tree", "-r", "-z", self.commit).split("\0"):
             if entry:
-                kind, _, name = entry.partition("\t")
-                if _any_match(name, self.patterns):
-                    blobs[name] = kind.split()[2]
+                mode_and_blob, _, name = entry.partition("\t")
+                mode, _, blob = mode_and_blob.split()
+                if mode != LINK and _any_match(name, self.patterns):
+                    blobs[name] = blob
         return blobs
 
     def _fetch(self, place: Path) -> None:

@@ -68,6 +68,17 @@ def test_a_file_that_a_clone_lists_without_its_bytes_is_absent(clone, tmp_path):
     assert files.absent == ["text/deu.txt"]
 
 
+def test_a_link_is_no_file(clone, tmp_path):
+    """Its content in git is the path that it points to."""
+    place, _ = clone
+    (place / "text" / "ger.txt").symlink_to("deu.txt")
+    commit = commit_files(place, {})
+    files = GitRepository("me/words", commit, ("text/*",)).open(
+        tmp_path / "own", tmp_path / "mirror"
+    )
+    assert files.names == ["text/deu.txt", "text/fra.txt"]
+
+
 def test_a_mirror_without_the_repository_is_refused(clone, tmp_path):
     _, first = clone
     missing = GitRepository("me/other", first)
