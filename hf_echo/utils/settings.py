@@ -162,7 +162,7 @@ class Step(Checked):
     file_only: ClassVar[tuple[str, ...]] = ()
     continues: ClassVar[bool] = False
     opens_models: ClassVar[bool] = True
-    spelled: ClassVar[Callable[[str], str]] = str
+    spelled: Callable[[str], str] = str
 
     def check_inputs(self) -> None:
         """Refuse inputs that can be judged before a model is opened; a command does it first."""
@@ -238,7 +238,7 @@ def make(
     except ValueError as error:
         raise ValueError(f"{start}{error}") from None
     if isinstance(settings, Step):
-        setattr(settings, "spelled", spelled)  # noqa: B010  (of this instance alone)
+        settings.spelled = spelled  # of this instance alone
     return settings
 
 
