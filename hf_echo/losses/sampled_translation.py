@@ -14,7 +14,7 @@ import math
 import torch
 from torch import Tensor
 
-from .translation import Reduction, divisor_of, translation_loss
+from .translation import IGNORED, Reduction, divisor_of, translation_loss
 
 
 def sampled_translation_loss(
@@ -24,7 +24,6 @@ def sampled_translation_loss(
     *,
     samples: int = 4096,
     reduction: Reduction = "mean",
-    ignore_index: int = -100,
 ) -> Tensor:
     """`translation_loss` with a softmax over the targets of the batch and `samples` random other
     tokens.
@@ -46,12 +45,10 @@ def sampled_translation_loss(
         >>> sampled_translation_loss(hidden, weight, labels, samples=3).item()  # 2 targets + 3 that stand for 8
         2.30258...
     """
-    kept = labels != ignore_index
+    kept = labels != IGNORED
     targets = labels[kept].unique()
     if len(targets) + samples >= len(weight):
-        return translation_loss(
-            hidden, weight, labels, reduction=reduction, ignore_index=ignore_index
-        )
+        return translation_loss(hidden, weight, labels, reduction=reduction)
 
     vocabulary = torch.arange(len(weight), device=weight.device)
     others = vocabulary[torch.isin(vocabulary, targets, invert=True)]

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 Reduction = Literal["mean", "sum"]
+IGNORED = -100  # label of a token that does not count
 
 
 def translation_loss(
@@ -25,7 +26,7 @@ def translation_loss(
     *,
     reduction: Reduction = "mean",
     chunk_size: int = 1024,
-    ignore_index: int = -100,
+    ignore_index: int = IGNORED,
 ) -> Tensor:
     """Negative log likelihood of the target tokens (Omnilingual SONAR 4.3-4.4.1; beta's term in Eq.
     4 and 6).

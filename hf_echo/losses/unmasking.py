@@ -9,14 +9,7 @@ from torch import Tensor
 from .translation import translation_loss
 
 
-def unmasking_loss(
-    states: Tensor,
-    weight: Tensor,
-    bias: Tensor,
-    labels: Tensor,
-    *,
-    ignore_index: int = -100,
-) -> Tensor:
+def unmasking_loss(states: Tensor, weight: Tensor, bias: Tensor, labels: Tensor) -> Tensor:
     """Cross-entropy of the masked tokens, one direction of L_mlm (MEXMA section 3, "The
     cross-unmasking").
 
@@ -33,8 +26,7 @@ def unmasking_loss(
         states: (batch, seq, h) or (tokens, h), the head's output.
         weight: (vocabulary, h), the token embeddings of the encoder (tied).
         bias: (vocabulary,).
-        labels: (batch, seq) or (tokens,), the original token where one was masked, `ignore_index`
-            elsewhere.
+        labels: (batch, seq) or (tokens,), the original token where one was masked, -100 elsewhere.
 
     Returns:
         Scalar, the mean over masked tokens; 0 with zero gradients if none is masked.
@@ -48,4 +40,4 @@ def unmasking_loss(
     matrix = torch.cat([weight, bias[:, None].to(weight.dtype)], 1)
     ones = states.new_ones(*states.shape[:-1], 1)
     states = torch.cat([states, ones], -1)
-    return translation_loss(states, matrix, labels, ignore_index=ignore_index)
+    return translation_loss(states, matrix, labels)

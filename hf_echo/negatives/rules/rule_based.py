@@ -96,15 +96,12 @@ def _next_new(
 
 
 def hard_negatives_for(
-    targets: Sequence[str], max_negatives: int = 5, *, seed: int = 0
+    targets: Sequence[str], max_negatives: int = 5
 ) -> list[list[tuple[str, str]]]:
     """Make hard negatives of every target of a corpus, in order;
     none equals any target (:func:`normal_form`)."""
     exclude = {normal_form(target) for target in targets}
-    return [
-        rule_based_hard_negatives(target, max_negatives, exclude=exclude, seed=seed)
-        for target in targets
-    ]
+    return [rule_based_hard_negatives(target, max_negatives, exclude=exclude) for target in targets]
 
 
 def hard_negatives_by_id(
@@ -114,9 +111,8 @@ def hard_negatives_by_id(
     where the rules make some."""
     english = {row["id"]: row["text"] for row in rows if row["lang"] == ENGLISH}
     negatives_by_id = {}
-    for sentence_id, negatives in zip(
-        english, hard_negatives_for(list(english.values()), max_negatives)
-    ):
+    negatives_of_texts = hard_negatives_for(list(english.values()), max_negatives)
+    for sentence_id, negatives in zip(english, negatives_of_texts):
         if negatives:
             negatives_by_id[sentence_id] = negatives
     return negatives_by_id

@@ -23,6 +23,7 @@ from .columns import by_direction, codes_of, direction, numbers
 
 Scorer = Callable[[list[str], list[str], list[str], list[str]], Any]
 SYNTHETIC = ("mined", "back_translation", "forward_translation")
+LEAST = 20  # scored rows of a direction that is calibrated
 
 
 @dataclass(frozen=True)
@@ -106,15 +107,13 @@ def score(table: pa.Table, scorer: Scorer, *, again: bool = False) -> pa.Table:
     return table.append_column("quality", column)
 
 
-def calibrate(
-    tables: Iterable[pa.Table], scorer: Scorer | None = None, *, min_rows: int = 20
-) -> DirectionThreshold:
+def calibrate(tables: Iterable[pa.Table], scorer: Scorer | None = None) -> DirectionThreshold:
     """Estimate mu and sigma of each direction from clean pairs (OS 3.5: a FLORES or Bible dev set).
+    A direction with fewer than `LEAST` scored rows has none.
 
     Args:
         tables: of the parallel schema; `hf_echo.data.nway_pairs` converts n-way sets.
         scorer: None if the tables have a column ``quality``.
-        min_rows: directions with fewer scored rows are not calibrated.
     """
     # (3,) number, sum and sum of squares of the scores of each direction
     sums: dict[str, np.ndarray] = {}
@@ -130,11 +129,11 @@ def calibrate(
             sums[name] = sums.get(name, 0) + moments
     calibrated = {}
     for name, (count, total, squares) in sums.items():
-        if count >= min_rows:
+        if count >= LEAST:
             variance = max(0.0, squares / count - (total / count) ** 2)
             calibrated[name] = (float(total / count), float(np.sqrt(variance)))
     if not calibrated:
-        raise ValueError(f"no direction of the dev set has {min_rows} scored rows; give more rows")
+        raise ValueError(f"no direction of the dev set has {LEAST} scored rows; give more rows")
     return DirectionThreshold(calibrated=calibrated)
 
 
