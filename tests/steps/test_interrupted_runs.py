@@ -4,6 +4,9 @@ or that continue on another machine."""
 import json
 import logging
 import shutil
+import signal
+import subprocess
+import sys
 
 import pytest
 from datasets import Dataset
@@ -11,10 +14,11 @@ from safetensors.torch import load_file
 from transformers import AutoTokenizer
 
 from hf_echo.steps.dry_run import dry_run
-from hf_echo.steps.record import data_fingerprint
+from hf_echo.steps.record import data_fingerprint, whole_checkpoint
 from hf_echo.steps.training import train_recipe
 from hf_echo.utils.files import read_json
 
+from ..processes import SCRIPTS
 from .test_run import equal, weights
 
 QUICK = dict(dev_data={}, save_steps=2, max_steps=6)
@@ -48,6 +52,41 @@ def measured(place) -> dict:
         "eval_strategy": "steps",
         "eval_steps": 2,
     }
+
+
+def signalled(path, name: str) -> subprocess.CompletedProcess:
+    """The command, which gets a signal while checkpoint-4 is being written."""
+    command = [sys.executable, str(SCRIPTS / "train_and_signal.py"), str(path), name]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+def test_sigterm_while_a_checkpoint_is_written_lets_it_be_whole(recipe, place, unbroken):
+    """The run ends behind the next step, and goes on as an unbroken one."""
+    path = recipe("killed", **QUICK)
+
+    process = signalled(path, "SIGTERM")
+
+    assert process.returncode == 2
+    assert "was stopped at step 5 of 6; the same command resumes it" in process.stderr
+    for step in (2, 4, 5):
+        assert whole_checkpoint(place / "killed" / f"checkpoint-{step}")
+    train_recipe(path)
+    assert equal(weights(place / "killed"), unbroken)
+
+
+def test_a_checkpoint_in_which_the_run_was_killed_is_not_used(recipe, place, unbroken, caplog):
+    path = recipe("killed", **QUICK)
+
+    process = signalled(path, "SIGKILL")
+
+    assert process.returncode == -signal.SIGKILL
+    assert (place / "killed" / "checkpoint-4" / "optimizer.pt").exists()
+    with caplog.at_level(logging.INFO):
+        train_recipe(path)
+    assert "checkpoint-4 is incomplete" in caplog.text
+    assert "continues from" in caplog.text
+    assert "checkpoint-2 (step 2)" in caplog.text
+    assert equal(weights(place / "killed"), unbroken)
 
 
 def edit(place) -> None:

@@ -15,47 +15,15 @@ from hf_echo.utils.files import write_whole
 from hf_echo.utils.folders import write_folder
 from hf_echo.utils.lineage import FILE
 
-WRITING = """
-import sys
-import time
-from hf_echo.utils.files import write_whole
-from hf_echo.utils.folders import write_folder
+from ..processes import SCRIPTS
 
-if sys.argv[1] == "file":
-    with write_whole(sys.argv[2]) as unfinished:
-        unfinished.write_text("half")
-        print(unfinished, flush=True)
-        time.sleep(600)
-else:
-    with write_folder(sys.argv[2]) as unfinished:
-        (unfinished / "config.json").write_text("half")
-        print(unfinished, flush=True)
-        time.sleep(600)
-"""
-# Killed behind the first of two renames: the earlier folder has moved away, the new one has not come.
-REPLACING = """
-import os
-import signal
-import sys
-from hf_echo.utils.folders import write_folder
-
-rename = os.replace
-
-def die_behind(source, target):
-    rename(source, target)
-    os.kill(os.getpid(), signal.SIGKILL)
-
-with write_folder(sys.argv[1]) as unfinished:
-    (unfinished / "config.json").write_text("new")
-    os.replace = die_behind
-"""
 WRITERS = {"file": write_whole, "folder": write_folder}
 
 
 @contextmanager
 def another_process(kind: str, out: Path):
     """(process, unfinished path): writes `out` until it is killed, at the latest at the end."""
-    command = [sys.executable, "-c", WRITING, kind, str(out)]
+    command = [sys.executable, str(SCRIPTS / "write_and_wait.py"), kind, str(out)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             yield process, Path(process.stdout.readline().strip())
@@ -127,7 +95,7 @@ def test_a_folder_that_was_being_replaced_comes_back(tmp_path):
     out.mkdir()
     (out / FILE).write_text("[]")
     (out / "config.json").write_text("earlier")
-    killed = subprocess.run([sys.executable, "-c", REPLACING, str(out)])
+    killed = subprocess.run([sys.executable, str(SCRIPTS / "replace_and_die.py"), str(out)])
     assert killed.returncode == -signal.SIGKILL
     assert not out.exists()
 

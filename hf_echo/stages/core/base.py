@@ -600,10 +600,15 @@ class CoreTrainer(Trainer):
         folder = Path(self.args.output_dir) / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
         with checkpoint_or_nothing(folder):
             super()._save_checkpoint(model, trial)
-            if world_size() > 1:
-                dist.barrier()  # each process writes its random state
             if self.args.should_save:
                 write_checkpoint_checksums(folder)
+
+    def _save_rng_state(self, output_dir: str) -> None:
+        """As Trainer's; trainer_state.json, by which a checkpoint counts as whole, comes when the
+        states of all processes are there."""
+        super()._save_rng_state(output_dir)
+        if world_size() > 1:
+            dist.barrier()
 
     def _cached_training_step(
         self, model: nn.Module, inputs: dict[str, Any], items: ItemsOfStep

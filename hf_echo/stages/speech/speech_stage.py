@@ -6,7 +6,6 @@ not have the contrastive term.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -117,12 +116,7 @@ class SpeechTrainer(CoreTrainer):
 
     def freeze(self, model: EchoSpeechEncoder, args: SpeechConfig) -> None:
         """DDP waits for gradients of all that learns: parts that no loss reads are frozen."""
-        for name, parameter in model.audio.named_parameters():
-            learns = args.frozen_layers == 0
-            if args.frozen_layers > 0:
-                learns = layer_of(name) >= args.frozen_layers
-            # no loss reads masked_spec_embed where transformers' SpecAugment is off
-            parameter.requires_grad_(learns and not name.endswith("masked_spec_embed"))
+        speech_shape.freeze_layers(model, args.frozen_layers)
 
     def make_collator(
         self, args: SpeechConfig, tokenizer: EchoAudioFeatureExtractor, model: EchoSpeechEncoder
@@ -232,12 +226,6 @@ class SpeechTrainer(CoreTrainer):
         if tables is not None:
             tables.update(measured)
         return averages(measured, self.metrics, prefix)
-
-
-def layer_of(name: str) -> int:
-    """Number of the layer that a parameter of an audio model belongs to; -1: of none."""
-    match = re.search(r"(?:^|\.)layers\.(\d+)\.", name)
-    return int(match[1]) if match else -1
 
 
 @torch.no_grad()

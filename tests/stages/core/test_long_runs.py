@@ -155,6 +155,26 @@ def test_a_disk_that_is_full_under_numpy_names_the_folder(toy_data, tmp_path):
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
+def test_a_checkpoint_counts_as_whole_when_all_processes_have_written(
+    make_trainer, monkeypatch, tmp_path
+):
+    """trainer_state.json says that it is whole; the other processes write their random states."""
+    trainer = make_trainer("seq2seq", max_steps=1, save_strategy="steps", save_steps=1)
+    files_at_barrier = []
+
+    def wait_for_the_others():
+        folder = tmp_path / "seq2seq" / "checkpoint-1"
+        files_at_barrier.append({file.name for file in folder.iterdir()})
+
+    monkeypatch.setattr("hf_echo.stages.core.base.world_size", lambda: 2)
+    monkeypatch.setattr("torch.distributed.barrier", wait_for_the_others)
+    trainer.train()
+
+    (files,) = files_at_barrier
+    assert "rng_state.pth" in files
+    assert "trainer_state.json" not in files
+
+
 def test_another_number_of_processes_is_refused(recipe, train_stopped, tmp_path):
     run = recipe(dev_data={}, save_steps=2)
     train_stopped(run, 2)

@@ -15,6 +15,8 @@ from hf_echo.modeling import (
     EchoDecoderConfig,
     EchoEncoder,
     EchoForTranslation,
+    EchoSpeechConfig,
+    EchoSpeechEncoder,
     SpectrumConfig,
     SpectrumForCausalLM,
     SpectrumModel,
@@ -31,6 +33,7 @@ from hf_echo.stages.spectrum.dry_run_size import (
     stacks_of_spectrum,
 )
 from hf_echo.stages.spectrum.sentences import STAGE as SENTENCES
+from hf_echo.stages.speech.speech_shape import freeze_layers, kept_of_audio, new_config
 
 HIDDEN = 128
 INNER = 320
@@ -268,3 +271,72 @@ def test_a_planned_batch_of_sentences_has_the_tokens_of_a_packed_one():
     assert batch.slots == packed["embeddings"].shape[1]
     assert batch.tokens == pytest.approx(packed["input_ids"].shape[1], rel=0.1)
     assert batch.row == pytest.approx(packed["input_ids"].shape[1], rel=0.1)
+
+
+# Speech. Attention without dropout keeps no scores on a processor, as with dropout on a GPU.
+
+LAYERS = dict(hidden_size=64, intermediate_size=128, num_attention_heads=4, attention_dropout=0.0)
+WAV2VEC2 = LAYERS | dict(model_type="wav2vec2", layerdrop=0.0, apply_spec_augment=False)
+WAV2VEC2 |= dict(conv_dim=[32] * 7, num_conv_pos_embedding_groups=4)
+STABLE = dict(do_stable_layer_norm=True, feat_extract_norm="layer", conv_bias=True)
+CONFORMER = dict(model_type="seamless_m4t", hidden_size=64, speech_encoder_intermediate_size=128)
+CONFORMER |= dict(speech_encoder_attention_heads=4, speech_encoder_layerdrop=0.0)
+WHISPER = dict(model_type="whisper", d_model=64, encoder_ffn_dim=128, encoder_attention_heads=4)
+W2V_BERT = LAYERS | dict(model_type="wav2vec2-bert", layerdrop=0.0, apply_spec_augment=False)
+# (audio model, field of its layers, what it reads of two seconds: shape of a row)
+AUDIO_MODELS = {
+    "wav2vec2": (WAV2VEC2, "num_hidden_layers", (32_000,)),
+    "wav2vec2 stable": (WAV2VEC2 | STABLE, "num_hidden_layers", (32_000,)),
+    "wav2vec2-bert": (W2V_BERT, "num_hidden_layers", (100, 160)),
+    "conformer": (CONFORMER, "speech_encoder_layers", (100, 160)),
+    "whisper": (WHISPER | dict(attention_dropout=0.0), "encoder_layers", (200, 80)),
+}
+
+
+def speech_config(kind: str, layers: int) -> EchoSpeechConfig:
+    audio, field, _ = AUDIO_MODELS[kind]
+    pooler = dict(pooler_layers=1, pooler_heads=4, pooler_intermediate_size=128)
+    return new_config({"audio_config": dict(audio) | {field: layers}} | pooler)
+
+
+def computed_of_speech(kind: str, layers: int, frozen_layers: int, **fields) -> float:
+    """Of 8 seconds, in four rows of two."""
+    with torch.device("meta"):
+        model = EchoSpeechEncoder(speech_config(kind, layers))
+    freeze_layers(model, frozen_layers)
+    args = dict(bf16=False, fp16=False, gradient_checkpointing=False)
+    args |= dict(max_seconds=8.0, longest=2.0, max_rows=None)
+    return kept_of_audio(model, SimpleNamespace(**args | fields))
+
+
+@pytest.mark.parametrize("is_half", [False, True])
+@pytest.mark.parametrize("frozen_layers", [0, 2, -1])
+@pytest.mark.parametrize("kind", AUDIO_MODELS)
+def test_activations_of_speech_are_what_autograd_keeps(kind, frozen_layers, is_half):
+    model = EchoSpeechEncoder(speech_config(kind, layers=3)).train()
+    freeze_layers(model, frozen_layers)
+    for part in model.modules():  # as training does
+        learns = [parameter.requires_grad for parameter in part.parameters()]
+        if learns and not any(learns):
+            part.eval()
+    row = AUDIO_MODELS[kind][2]
+    name = "input_values" if len(row) == 1 else "input_features"
+    inputs = {name: torch.zeros(4, *row), "attention_mask": torch.ones(4, row[0]).long()}
+    kept = kept_bytes(model, inputs, is_half)
+
+    computed = computed_of_speech(kind, 3, frozen_layers, bf16=is_half)
+
+    assert computed == pytest.approx(kept, rel=0.15)
+
+
+@pytest.mark.parametrize("kind", AUDIO_MODELS)
+def test_checkpointed_layers_of_speech_keep_their_inputs(kind):
+    """Of each further layer one vector of 64 numbers in float32 for each of the frames."""
+    frames = 4 * (99 if len(AUDIO_MODELS[kind][2]) == 1 else 100)
+    checkpointed = [
+        computed_of_speech(kind, layers, 0, gradient_checkpointing=True) for layers in (2, 4)
+    ]
+    plain = computed_of_speech(kind, 4, 0)
+
+    assert checkpointed[1] - checkpointed[0] == pytest.approx(2 * 4 * 64 * frames, rel=0.01)
+    assert checkpointed[1] < plain
