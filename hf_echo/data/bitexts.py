@@ -191,9 +191,9 @@ def pair_part(
 
 
 def _read(
-    rows: Callable[[], Iterator[Unit]], columns: Sequence[str], wanted: Sequence[str]
+    rows: Callable[[], Iterator[Unit]], columns: Sequence[str], names: Sequence[str]
 ) -> Iterator[Block]:
-    return blocks_of(rows(), columns, wanted)
+    return blocks_of(rows(), columns, names)
 
 
 def text_part(label: str, units: Callable[[], Units], lang: str | None, source: Path) -> Part:

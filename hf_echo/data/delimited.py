@@ -191,7 +191,7 @@ def _holds_quotes(path: Path) -> bool:
 
 
 def read_plain(
-    blocks: Callable[[], Iterator[Lines]], columns: list[str], header: bool, wanted: Sequence[str]
+    blocks: Callable[[], Iterator[Lines]], columns: list[str], header: bool, names: Sequence[str]
 ) -> Iterator[Block]:
     """Blocks of TSV whose quotes are plain characters."""
     width = len(columns)
@@ -216,7 +216,7 @@ def read_plain(
             numbers = good_numbers
             bad.sort()
         fields = "\t".join(texts).split("\t") if texts else []
-        yield Block({name: fields[columns.index(name) :: width] for name in wanted}, numbers, bad)
+        yield Block({name: fields[columns.index(name) :: width] for name in names}, numbers, bad)
 
 
 def read_quoted(
@@ -226,11 +226,11 @@ def read_quoted(
     delimiter: str,
     strict: bool,
     block_rows: int,
-    wanted: Sequence[str],
+    names: Sequence[str],
 ) -> Iterator[Block]:
     """Blocks of CSV, or of TSV with Excel's quotes."""
     width = len(columns)
-    places = [columns.index(name) for name in wanted]
+    places = [columns.index(name) for name in names]
     rows: list[list[str]] = []
     numbers: list[int] = []
     bad: list[tuple[int, str]] = []
@@ -246,12 +246,12 @@ def read_quoted(
             rows.append(fields)
             numbers.append(number)
         if len(rows) + len(bad) >= block_rows:
-            yield _block_of(rows, numbers, bad, places, wanted)
+            yield _block_of(rows, numbers, bad, places, names)
             rows = []
             numbers = []
             bad = []
     if rows or bad:
-        yield _block_of(rows, numbers, bad, places, wanted)
+        yield _block_of(rows, numbers, bad, places, names)
 
 
 def _block_of(
@@ -259,11 +259,11 @@ def _block_of(
     numbers: list[int],
     bad: list[tuple[int, str]],
     places: Sequence[int],
-    wanted: Sequence[str],
+    names: Sequence[str],
 ) -> Block:
     """The block of these rows: the fields at `places`, under the names that are wanted."""
     columns = {}
-    for name, place in zip(wanted, places):
+    for name, place in zip(names, places):
         columns[name] = [row[place] for row in rows]
     return Block(columns, numbers, bad)
 

@@ -191,7 +191,7 @@ def _open_delimited(
     head = next(stream, Lines([], [], []))
     # the end of a pipe that has let nothing through
     if is_stream and not head.texts and not head.bad:
-        return Part(name_of(path), list(without_header or ("1", "2")), lambda wanted: iter(()))
+        return Part(name_of(path), list(without_header or ("1", "2")), lambda names: iter(()))
     if not head.texts and not head.bad:
         raise ValueError(f"{name_of(path)} is empty; it needs a header or rows of two texts")
     if head.bad and head.bad[0][0] == 1:
@@ -242,10 +242,10 @@ def open_texts_of(path: Path, lang: str | None = None) -> Part | None:
     check_file(path)
     if kind in (".srt", ".vtt"):
         return Part(
-            str(path), ["text"], lambda wanted: blocks_of(_cues(path), ["text"], wanted), path
+            str(path), ["text"], lambda names: blocks_of(_cues(path), ["text"], names), path
         )
     if kind == ".xml" and root_of(path) != "cesAlign":
-        return Part(str(path), ["text"], lambda wanted: _sentences(path), path)
+        return Part(str(path), ["text"], lambda names: _sentences(path), path)
     if kind in UNITS:
         return text_part(str(path), partial(UNITS[kind], path), lang, path)
     return open_file(path)
@@ -306,7 +306,7 @@ def _check_header(path: Path, names: list[str]) -> None:
             raise ValueError(f"{path}: the column name {name!r} appears twice; rename one")
 
 
-def _read_text(path: Path, wanted: Sequence[str]) -> Iterator[Block]:
+def _read_text(path: Path, names: Sequence[str]) -> Iterator[Block]:
     """Blocks of the lines of a text file; blank ones are counted."""
     for texts, numbers, bad in text_blocks(path):
         # Blank lines are counted, and are no error.
@@ -316,9 +316,9 @@ def _read_text(path: Path, wanted: Sequence[str]) -> Iterator[Block]:
         yield Block(columns, [number for number, _ in rows], bad, left_out)
 
 
-def _read_json(path: Path, wanted: Sequence[str]) -> Iterator[Block]:
+def _read_json(path: Path, names: Sequence[str]) -> Iterator[Block]:
     for rows, numbers, bad, blank in _json_blocks(path):
-        columns = {name: [_dig(row, name) for row in rows] for name in wanted}
+        columns = {name: [_dig(row, name) for row in rows] for name in names}
         yield Block(columns, numbers, bad, {"blank lines": blank})
 
 
@@ -398,14 +398,14 @@ def _schema(path: Path) -> pa.Schema:
     return pq.read_schema(path) if is_parquet else _open_arrow(path).schema
 
 
-def _read_columnar(path: Path, wanted: Sequence[str]) -> Iterator[Block]:
+def _read_columnar(path: Path, fields: Sequence[str]) -> Iterator[Block]:
     """Blocks of a Parquet or Arrow file, with the columns that hold wanted fields alone."""
     start = 1
     with named(path):
         # A field of a struct is wanted by its name behind that of the struct: translation.fr.
         names = []
         for name in _schema(path).names:
-            if name in wanted or any(field.startswith(f"{name}.") for field in wanted):
+            if name in fields or any(field.startswith(f"{name}.") for field in fields):
                 names.append(name)
         if path.suffix.lower() == ".parquet":
             # pyarrow.dataset reads ahead: rows before a damage would be lost.
@@ -421,23 +421,23 @@ def _read_columnar(path: Path, wanted: Sequence[str]) -> Iterator[Block]:
                     # text that is not UTF-8 is a bad row, reported later
                     if "UTF8" not in str(error):
                         raise
-            yield _arrow_block(pa.Table.from_batches([batch]), wanted, start)
+            yield _arrow_block(pa.Table.from_batches([batch]), fields, start)
             start += len(batch)
 
 
-def _read_hub(dataset: Any, wanted: Sequence[str]) -> Iterator[Block]:
+def _read_hub(dataset: Any, names: Sequence[str]) -> Iterator[Block]:
     start = 1
     for table in dataset.with_format("arrow").iter(BLOCK):
-        yield _arrow_block(table, wanted, start)
+        yield _arrow_block(table, names, start)
         start += len(table)
 
 
-def _arrow_block(table: pa.Table, wanted: Sequence[str], start: int) -> Block:
+def _arrow_block(table: pa.Table, names: Sequence[str], start: int) -> Block:
     """The wanted columns of a table, fields of structs included, as a block of rows from `start`
     on."""
     flat = table.flatten()
     columns = {}
-    for name in wanted:
+    for name in names:
         column = flat[name]
         if pa.types.is_string_view(column.type):
             column = column.cast(pa.string())

@@ -48,12 +48,14 @@ PAIRS = """SELECT source, target FROM (
     ORDER BY step, hash(id, $3), id"""
 
 
-def find_nway_columns(found: Sequence[str], id_column: str | None = None) -> dict[str, str] | None:
+def find_nway_columns(
+    column_names: Sequence[str], id_column: str | None = None
+) -> dict[str, str] | None:
     """``{"id": ..., "lang": "lang", "text": "text"}``, or None if these columns are not those of an
     n-way table."""
     names = [id_column] if id_column else ID_ALIASES
-    name = next((name for name in names if name in found), None)
-    if name is None or not {"lang", "text"} <= set(found):
+    name = next((name for name in names if name in column_names), None)
+    if name is None or not {"lang", "text"} <= set(column_names):
         return None
     return {"id": name, "lang": "lang", "text": "text"}
 

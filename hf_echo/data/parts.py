@@ -39,10 +39,10 @@ Unit = tuple[int, Sequence[tuple[str, ...]], str | None, Mapping[str, int]]
 
 
 def blocks_of(
-    units: Iterator[Unit], columns: Sequence[str], wanted: Sequence[str]
+    units: Iterator[Unit], columns: Sequence[str], names: Sequence[str]
 ) -> Iterator[Block]:
     """Blocks of the rows of units, whose fields are those of `columns`;
-    only the `wanted` columns are in the blocks."""
+    only the `names` columns are in the blocks."""
     while some := list(islice(units, BLOCK)):
         rows: list[tuple[str, ...]] = []
         numbers: list[int] = []
@@ -56,7 +56,7 @@ def blocks_of(
             left_out.update(unit_left_out)
         fields = list(zip(*rows)) or [()] * len(columns)
         by_name = dict(zip(columns, fields))
-        yield Block({name: by_name[name] for name in wanted}, numbers, bad, left_out)
+        yield Block({name: by_name[name] for name in names}, numbers, bad, left_out)
 
 
 class Part(NamedTuple):

@@ -155,17 +155,17 @@ def _open(
     name: str | None = None,
     limit: int | None = None,
     id_column: str | None = None,
-    **given: str | None,
+    **asked_constants: str | None,
 ) -> tuple[list[Part], dict[str, str], str | None, bool]:
     """(parts, schema columns with one value for all rows, split to select from rows,
     whether the parts are n-way)."""
     positive(limit)
     constants = {}
-    for name_of_column, value in given.items():
+    for name_of_column, value in asked_constants.items():
         if value is not None:
             is_language = name_of_column.endswith("lang") and value
             constants[name_of_column] = find_language(value, strict=True) if is_language else value
-    provenance = given.get("provenance")
+    provenance = asked_constants.get("provenance")
     if provenance is not None and provenance not in schema.PROVENANCES:
         raise ValueError(f"provenance={provenance!r} is not one of {', '.join(schema.PROVENANCES)}")
 
@@ -177,7 +177,9 @@ def _open(
         options: dict[str, Any] = {
             "is_header": partial(schema.is_header, columns=columns, constants=constants)
         }
-        options["langs"] = tuple(_tag(given.get(side)) for side in ("source_lang", "target_lang"))
+        options["langs"] = tuple(
+            _tag(asked_constants.get(side)) for side in ("source_lang", "target_lang")
+        )
         if columns is not None and all(str(column).isdigit() for column in columns.values()):
             options |= {"is_header": lambda fields: False, "without_header": None}
         parts = [open_file(file, **options) for file in list_files(Path(label), split)]
@@ -258,8 +260,8 @@ def _builtin(split: str | None, limit: int | None, options: dict[str, Any]) -> D
     return dataset.select(range(min(limit, len(dataset))))
 
 
-def _only(options: Mapping[str, Any], known: tuple[str, ...], what: str) -> None:
+def _only(options: Mapping[str, Any], accepted_options: tuple[str, ...], reason: str) -> None:
     for option in options:
-        if option not in known:
-            accepted = f", which accepts {', '.join(known)}" if known else ""
-            raise ValueError(f"unknown option {option!r}: {what}{accepted}")
+        if option not in accepted_options:
+            accepted = f", which accepts {', '.join(accepted_options)}" if accepted_options else ""
+            raise ValueError(f"unknown option {option!r}: {reason}{accepted}")

@@ -77,7 +77,7 @@ def has_pair(columns: Sequence[str]) -> bool:
 
 
 def find_columns(
-    found: Sequence[str],
+    column_names: Sequence[str],
     columns: Mapping[str, str] | None = None,
     *,
     constants: Mapping[str, str | None] | None = None,
@@ -93,7 +93,7 @@ def find_columns(
     constants = constants or {}
     # What the caller names is checked first.
     columns = {name: str(column) for name, column in (columns or {}).items()}  # a number in YAML
-    listing = f"found: {', '.join(map(str, found)) or 'none'}"
+    listing = f"found: {', '.join(map(str, column_names)) or 'none'}"
     schema_names = (*COLUMNS, *OPTIONAL)
     for name, column in columns.items():
         if name not in schema_names:
@@ -101,23 +101,23 @@ def find_columns(
                 "columns maps schema names to names in the file; "
                 f"{name!r} is not one of {', '.join(schema_names)}"
             )
-        if column not in found:
+        if column not in column_names:
             raise ValueError(f"{where} has no column {column!r} (named for {name}); {listing}")
 
     # The two texts, under the same pair of usual names.
     mapping = dict(columns)
-    pair = _text_columns(found, columns, constants)
+    pair = _text_columns(column_names, columns, constants)
     if pair is None:
         missing = " and ".join(side for side in ("source", "target") if side not in columns)
         fix = "rename them, or name them: --column source=NAME, in a recipe columns: {source: NAME}"
-        if len(found) == 2:
-            fix += f"; {_fix_of_two_columns(*map(str, found))}"
+        if len(column_names) == 2:
+            fix += f"; {_fix_of_two_columns(*map(str, column_names))}"
         raise ValueError(f"{where} has no columns for {missing}; {listing}; {fix}")
     mapping["source"], mapping["target"] = pair
 
     # A language is a column or a constant, not both.
     for side, aliases in zip(("source_lang", "target_lang"), zip(*LANGUAGE_ALIASES)):
-        language_column = mapping.get(side) or _first_in(aliases, found)
+        language_column = mapping.get(side) or _first_in(aliases, column_names)
         if language_column is None and side not in constants:
             option = "--" + side.replace("_", "-")
             fix = (
@@ -135,7 +135,7 @@ def find_columns(
     # The optional columns, where the file has them.
     for name in ("provenance", *OPTIONAL):
         usual_names = NEGATIVE_ALIASES if name == "hard_negatives" else (name,)
-        optional_column = mapping.get(name) or _first_in(usual_names, found)
+        optional_column = mapping.get(name) or _first_in(usual_names, column_names)
         if optional_column is not None:
             mapping[name] = optional_column
     return mapping
@@ -150,27 +150,27 @@ def _fix_of_two_columns(first: str, second: str) -> str:
 
 
 def _text_columns(
-    found: Sequence[str], columns: Mapping[str, str], constants: Mapping[str, str | None]
+    column_names: Sequence[str], columns: Mapping[str, str], constants: Mapping[str, str | None]
 ) -> tuple[str, str] | None:
     """The columns of both texts; None where no pair of names is there."""
     for source, target in TEXT_ALIASES:
         pair = (columns.get("source", source), columns.get("target", target))
-        if set(pair) <= set(found):
+        if set(pair) <= set(column_names):
             return pair
     if "source" in columns or "target" in columns:
         return None
-    return columns_of_languages(found, constants)
+    return columns_of_languages(column_names, constants)
 
 
 def columns_of_languages(
-    found: Sequence[str], constants: Mapping[str, str | None]
+    column_names: Sequence[str], constants: Mapping[str, str | None]
 ) -> tuple[str, str] | None:
     """The columns whose names mean the languages of source and target, as in a header "fr", "en";
     None where not exactly one column names each."""
     names = []
     for side in ("source_lang", "target_lang"):
         code = constants.get(side)
-        named = [name for name in found if code and _means(name, code)]
+        named = [name for name in column_names if code and _means(name, code)]
         if len(named) != 1:
             return None
         names.extend(named)
@@ -204,8 +204,8 @@ def _means(name: object, code: str) -> bool:
     return name == code or code in meanings(name)
 
 
-def _first_in(names: Sequence[str], found: Sequence[str]) -> str | None:
-    return next((name for name in names if name in found), None)
+def _first_in(names: Sequence[str], column_names: Sequence[str]) -> str | None:
+    return next((name for name in names if name in column_names), None)
 
 
 def check_row(row: Mapping[str, Any]) -> str | None:
@@ -362,7 +362,7 @@ def checked(
     columns: Mapping[str, Any],
     types: pa.Schema,
     check: Callable[[Mapping[str, Any]], str | None],
-    known: Callable[[str], bool] = lambda code: check_language("", code) is None,
+    accepts_language: Callable[[str], bool] = lambda code: check_language("", code) is None,
 ) -> tuple[pa.Table, list[tuple[int, str]]]:
     """Separate the bad rows: (table of the good ones, (row number, reason) of the others).
 
@@ -371,7 +371,7 @@ def checked(
 
     Args:
         check: row -> reason; bytes stand for text that is not UTF-8.
-        known: whether a code of a language is accepted.
+        accepts_language: whether a code of a language is accepted.
     """
     columns = {
         name: language_codes(column) if name.endswith("lang") else column
@@ -379,7 +379,7 @@ def checked(
     }
     try:
         table = pa.table({field.name: _array(columns[field.name], field.type) for field in types})
-        if not any(_is_suspect(field.name, table[field.name], known) for field in types):
+        if not any(_is_suspect(field.name, table[field.name], accepts_language) for field in types):
             return table, []
     except (pa.ArrowException, TypeError, ValueError):
         pass
@@ -417,10 +417,10 @@ def _is_textual(kind: pa.DataType) -> bool:
     return kind in (pa.null(), pa.binary(), pa.large_binary(), pa.string(), pa.large_string())
 
 
-def _is_suspect(name: str, column: pa.ChunkedArray, known: Callable[[str], bool]) -> bool:
+def _is_suspect(name: str, column: pa.ChunkedArray, accepts: Callable[[str], bool]) -> bool:
     """Whether a column may hold a bad value, by a fast check of the whole column."""
     if name.endswith("lang"):
-        return not all(code is not None and known(code) for code in pc.unique(column).to_pylist())
+        return not all(code is not None and accepts(code) for code in pc.unique(column).to_pylist())
     if name == "provenance":
         return not set(pc.unique(column).to_pylist()) <= set(PROVENANCES)
     if pa.types.is_floating(column.type):

@@ -36,10 +36,10 @@ CONDITIONS = ("source_lang", "target_lang", "provenance", "origin")
 OF_READER = ("source_lang", "target_lang", "columns", "split", "name", "provenance", "limit")
 SOURCE_FIELDS = ("path", "label", *OF_READER, *BUILTIN_OPTIONS, *NWAY_OPTIONS)
 SUBSETS: dict[str, Callable[[Any], bool]] = {
-    "base": lambda known: known.base,  # OS Table 33
-    "natural": lambda known: known.script is not None,
-    "code": lambda known: known.script is None,  # with mathematics
-    "emma_x": lambda known: known.code in EMMA_X_PAIRS,  # EMMA-X, Table 1
+    "base": lambda entry: entry.base,  # OS Table 33
+    "natural": lambda entry: entry.script is not None,
+    "code": lambda entry: entry.script is None,  # with mathematics
+    "emma_x": lambda entry: entry.code in EMMA_X_PAIRS,  # EMMA-X, Table 1
 }
 # The method that a filter or a column step has, and its kind.
 KINDS = {"keep": "rows", "keys": "keys", "groups": "groups", "add": "column"}
@@ -240,9 +240,9 @@ def _codes(values: list[str]) -> list[str]:
     return codes
 
 
-def _check_fields(values: Mapping[str, Any], known: Collection[str], where: str) -> None:
+def _check_fields(values: Mapping[str, Any], names: Collection[str], where: str) -> None:
     """Raise ValueError for an unknown field; the message names the nearest known one."""
     for key in values:
-        if key not in known:
-            advice = did_you_mean(key, known, f"known are {', '.join(known)}")
+        if key not in names:
+            advice = did_you_mean(key, names, f"known are {', '.join(names)}")
             raise ValueError(f"{where}: unknown field {key!r}{advice}")

@@ -89,12 +89,11 @@ def _catalog(files: Files, name: str) -> object:
 def _place_of(files: Files, name: str) -> PurePosixPath:
     """The path from which the language is read:
     python-docs-LANG has it in the name of the repository alone."""
-    _, found, language = files.origin.partition("python-docs-")
-    return (
-        PurePosixPath(language, "LC_MESSAGES", name.rsplit("/", 1)[-1])
-        if found
-        else PurePosixPath(name)
-    )
+    path = PurePosixPath(name)
+    _, is_of_python, language = files.origin.partition("python-docs-")
+    if not is_of_python:
+        return path
+    return PurePosixPath(language, "LC_MESSAGES", path.name)
 
 
 class _Paragraphs(HTMLParser):

@@ -91,7 +91,7 @@ def open_table(file: Path) -> Part:
             return Part(
                 str(file),
                 columns,
-                lambda wanted: blocks_of(_ljspeech_rows(file), columns, wanted),
+                lambda names: blocks_of(_ljspeech_rows(file), columns, names),
                 file,
             )
     part = open_file(file)

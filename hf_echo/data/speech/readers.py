@@ -177,11 +177,11 @@ def _from_tables(
 
 
 def _read_located(
-    part: Part, audio: str, folders: list[Path], extra: Extra, wanted: Sequence[str]
+    part: Part, audio: str, folders: list[Path], extra: Extra, names: Sequence[str]
 ) -> Iterator[Block]:
     """The blocks of a table with full paths of audio files; a row whose file is missing is bad."""
     # Columns that the folders give are not in the table.
-    in_table = [name for name in wanted if name not in extra]
+    in_table = [name for name in names if name not in extra]
     if "english" in extra and "id" not in in_table:
         in_table.append("id")
     for block in part.read(in_table):
@@ -221,27 +221,31 @@ def _find(value: Any, folders: list[Path]) -> str | None:
 
 
 def find_columns(
-    found: Sequence[str],
+    column_names: Sequence[str],
     columns: Mapping[str, str],
-    given: Sequence[str],
+    constants: Sequence[str],
     where: str,
 ) -> dict[str, str]:
     """Map the schema to the columns of a table;
-    `given` are schema columns with values from elsewhere."""
-    if "lang" in given and "lang" in found:
+    `constants` are schema columns with values from elsewhere."""
+    if "lang" in constants and "lang" in column_names:
         raise ValueError(f"{where} has a column lang: leave lang out")
     mapping = {}
     for name, aliases in ALIASES.items():
-        column = columns.get(name) or next((alias for alias in aliases if alias in found), None)
-        if column is not None and column not in found:
+        column = columns.get(name) or next(
+            (alias for alias in aliases if alias in column_names), None
+        )
+        if column is not None and column not in column_names:
             raise ValueError(
-                f"{where} has no column {column!r} (named for {name}); found: {', '.join(found)}"
+                f"{where} has no column {column!r} (named for {name}); found: {', '.join(column_names)}"
             )
-        if column is not None and name not in given:
+        if column is not None and name not in constants:
             mapping[name] = column
-        elif name in COLUMNS and name not in given:
+        elif name in COLUMNS and name not in constants:
             fix = "give lang, such as fra_Latn, or" if name == "lang" else "give"
-            message = f"{where} has no column for {name}; found: {', '.join(found) or 'none'}"
+            message = (
+                f"{where} has no column for {name}; found: {', '.join(column_names) or 'none'}"
+            )
             raise ValueError(f"{message}; {fix} columns: {{{name}: ...}}")
     return mapping
 
