@@ -38,6 +38,7 @@ import numpy as np
 import pandas as pd
 from parallel_texts import manuals, mark
 
+from hf_echo.evaluation.benchmarks.speed import MEBIBYTE, peak_memory
 from hf_echo.inference.any_encoder import any_encoder
 from hf_echo.languages import ENGLISH
 from hf_echo.search import align
@@ -58,14 +59,15 @@ Beads = list[tuple[list[int], list[int]]]
 Bead = tuple[tuple[int, ...], tuple[int, ...]]
 
 
-def halves(text: str) -> list[str] | None:
+def halves(text: str) -> list[str]:
     """A text cut at the punctuation mark nearest to its middle;
-    None without one in the middle third or so."""
+    whole without one in the middle third or so."""
+    middle = len(text) / 2
     ends = [match.end() for match in CLAUSE.finditer(text)]
-    cut = min(ends, key=lambda end: abs(end - len(text) / 2), default=0)
-    if not 0.3 < cut / len(text) < 0.7:
-        return None
-    return [text[:cut].strip(), text[cut:].strip()]
+    cut = min(ends, key=lambda end: abs(end - middle), default=0)
+    if 0.3 < cut / len(text) < 0.7:
+        return [text[:cut].strip(), text[cut:].strip()]
+    return [text]
 
 
 class Disturbed:
@@ -101,12 +103,12 @@ class Disturbed:
             if is_merged:
                 size = self.merged_rows(row, len(pairs), deleted, rng)
             # The sentences of both sides, before and after.
-            rows = pairs[row : row + size]
-            units = [[source for source, _ in rows], [target for _, target in rows]]
+            sources, targets = zip(*pairs[row : row + size])
+            units = [list(sources), list(targets)]
             if is_deleted:
                 units[deleted.get(row, side)] = []
             elif is_split:
-                units[side] = halves(pairs[row][side]) or units[side]
+                units[side] = halves(pairs[row][side])
             else:
                 units[side] = [" ".join(units[side])]
             self.add(units, is_lost)
@@ -260,12 +262,11 @@ def runs(texts: Sequence[str], size: int) -> list[str]:
 
 
 def measure(
-    document: Disturbed, lang: str, encode: Cached, concatenate: bool
+    x: list[str], y: list[str], x_lang: str, y_lang: str, encode: Cached, concatenate: bool = True
 ) -> dict[str, tuple[Beads, float]]:
-    """The beads of each method and its seconds without encoding."""
-    x, y = document.sides
-    x_vectors = encode(x, lang)
-    y_vectors = encode(y, ENGLISH)
+    """Method -> (its beads of two documents, its seconds without encoding)."""
+    x_vectors = encode(x, x_lang)
+    y_vectors = encode(y, y_lang)
     lengths = [[len(text) for text in x], [len(text) for text in y]]
     methods: dict[str, Callable] = {
         "echo": partial(align, x_vectors, y_vectors, *lengths),
@@ -276,8 +277,8 @@ def measure(
         x_parts = [x_vectors]
         y_parts = [y_vectors]
         for size in range(2, LONGEST + 1):
-            x_parts.append(encode(runs(x, size), lang))
-            y_parts.append(encode(runs(y, size), ENGLISH))
+            x_parts.append(encode(runs(x, size), x_lang))
+            y_parts.append(encode(runs(y, size), y_lang))
         methods["concatenations"] = partial(align, x_parts, y_parts, *lengths)
         methods["vecalign"] = partial(by_vecalign, x_parts, y_parts)
     results = {}
@@ -295,15 +296,8 @@ def measure(
     return results
 
 
-def peak_memory() -> float:
-    """MB in memory at most."""
-    status = Path("/proc/self/status").read_text()
-    kilobytes = re.search(r"VmHWM:\s+(\d+)", status)[1]
-    return int(kilobytes) / 1024
-
-
 def book(sentences: int) -> dict[str, float]:
-    """Seconds, and MB above those of the embeddings, for random sentences of which 2 % are missing
+    """Seconds, and MiB above those of the embeddings, for random sentences of which 2 % are missing
     on each side."""
     rng = np.random.default_rng(0)
     ideas = rng.normal(size=(sentences, 384)).astype(np.float32)
@@ -320,7 +314,7 @@ def book(sentences: int) -> dict[str, float]:
     start = time.process_time()
     beads = align(*embeddings, *lengths)
     seconds = time.process_time() - start
-    memory = peak_memory() - memory_before
+    memory = (peak_memory() - memory_before) / MEBIBYTE
 
     # A pair is right if its first sentences are of one idea.
     is_right = []
@@ -330,7 +324,7 @@ def book(sentences: int) -> dict[str, float]:
             target_idea = kept[1][bead.targets[0]]
             is_right.append(source_idea == target_idea)
     right = np.mean(is_right)
-    return {"sentences": sentences, "CPU seconds": seconds, "MB": memory, "right": right}
+    return {"sentences": sentences, "CPU seconds": seconds, "MiB": memory, "right": right}
 
 
 def main() -> None:
@@ -355,6 +349,7 @@ def main() -> None:
         return
     corpora = corpora_of(arguments, "bible", "bible_more", "docs_parallel")
     encode = Cached(arguments.model, arguments.cache)
+    concatenate = not arguments.no_concatenations
     last = arguments.skip + arguments.pairs
     rows = []
     for number, lang in enumerate(LANGUAGES):
@@ -363,7 +358,7 @@ def main() -> None:
             for seed in range(arguments.seeds):
                 # Each document of each language is disturbed in its own way.
                 document = Disturbed(pairs, 10 * number + len(kind) + 1000 * seed)
-                results = measure(document, lang, encode, not arguments.no_concatenations)
+                results = measure(*document.sides, lang, ENGLISH, encode, concatenate)
                 for method, (beads, seconds) in results.items():
                     f1, share = quality(document, beads)
                     rows.append((kind, method, lang, f1, share, seconds))

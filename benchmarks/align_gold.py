@@ -14,21 +14,19 @@ from __future__ import annotations
 
 import argparse
 import ast
-import time
-from collections.abc import Callable
+from collections import defaultdict
 from pathlib import Path
 
-from align import LONGEST, Bead, Beads, Cached, as_set, by_lengths, by_vecalign, runs, scores
+from align import Bead, Cached, as_set, measure, scores
 
 from hf_echo.languages import bcp47
-from hf_echo.search import align
 from hf_echo.utils.results import markdown_table
 
 
 def read_gold(file: Path) -> set[Bead]:
     """The beads of a file; a bead without a sentence on both sides is left out."""
     beads = set()
-    for line in file.read_text(encoding="utf-8").splitlines():
+    for line in sentences_of(file):
         if not line.strip():
             continue
         source, target = line.split(":", 1)
@@ -38,22 +36,8 @@ def read_gold(file: Path) -> set[Bead]:
     return beads
 
 
-def methods_of(
-    source: list[str], target: list[str], source_lang: str, target_lang: str, encode: Cached
-) -> dict[str, Callable[[], Beads]]:
-    """Each method of two documents; embeddings are made before it runs."""
-    source_sides = [encode(source, source_lang)]
-    target_sides = [encode(target, target_lang)]
-    for size in range(2, LONGEST + 1):
-        source_sides.append(encode(runs(source, size), source_lang))
-        target_sides.append(encode(runs(target, size), target_lang))
-    lengths = [[len(text) for text in side] for side in (source, target)]
-    return {
-        "echo": lambda: align(source_sides[0], target_sides[0], *lengths),
-        "concatenations": lambda: align(source_sides, target_sides, *lengths),
-        "vecalign": lambda: by_vecalign(source_sides, target_sides),
-        "lengths": lambda: by_lengths(source, target),
-    }
+def sentences_of(file: Path) -> list[str]:
+    return file.read_text(encoding="utf-8").splitlines()
 
 
 def main() -> None:
@@ -68,30 +52,25 @@ def main() -> None:
     encode = Cached(arguments.model, arguments.cache)
     source_folder = arguments.folder / bcp47(arguments.source_lang)
     target_folder = arguments.folder / bcp47(arguments.target_lang)
-    found: dict[str, list[tuple[set[Bead], set[Bead]]]] = {}
-    seconds: dict[str, float] = {}
+    # method -> (gold beads, its own) of each document
+    documents: dict[str, list[tuple[set[Bead], set[Bead]]]] = defaultdict(list)
+    seconds: dict[str, float] = defaultdict(float)
     for gold_file in sorted((arguments.folder / "gold").iterdir()):
         gold = read_gold(gold_file)
-        source = (source_folder / gold_file.name).read_text(encoding="utf-8").splitlines()
-        target = (target_folder / gold_file.name).read_text(encoding="utf-8").splitlines()
-        methods = methods_of(source, target, arguments.source_lang, arguments.target_lang, encode)
-        for name, method in methods.items():
-            start = time.process_time()
-            try:
-                beads = as_set([(list(bead[0]), list(bead[1])) for bead in method()])
-            except ImportError:  # the package of this method is not installed
-                continue
-            seconds[name] = seconds.get(name, 0.0) + time.process_time() - start
-            found.setdefault(name, []).append((gold, beads))
+        source = sentences_of(source_folder / gold_file.name)
+        target = sentences_of(target_folder / gold_file.name)
+        results = measure(source, target, arguments.source_lang, arguments.target_lang, encode)
+        for method, (beads, seconds_of_document) in results.items():
+            documents[method].append((gold, as_set(beads)))
+            seconds[method] += seconds_of_document
 
     table = []
     columns: list[str] = []
-    for name, pairs in found.items():
+    for method, pairs in documents.items():
         figures = scores(pairs)
         columns = list(figures)
-        table.append(
-            [name, *(f"{value:.3f}" for value in figures.values()), f"{seconds[name]:.2f}"]
-        )
+        cells = [f"{figure:.3f}" for figure in figures.values()]
+        table.append([method, *cells, f"{seconds[method]:.2f}"])
     print(markdown_table(["method", *columns, "seconds"], table))
 
 

@@ -38,11 +38,26 @@ SIDES = ("fr", "en")
 
 
 def paragraphs(
-    rows: Sequence[int], rng: np.random.Generator, sizes: tuple[int, int]
+    rows: np.ndarray, rng: np.random.Generator, sizes: tuple[int, int]
 ) -> list[list[int]]:
     """Cut rows into paragraphs of a random size, at least sizes[0] and below sizes[1]."""
     cuts = np.cumsum(rng.integers(*sizes, size=len(rows)))
-    return [list(part) for part in np.split(rows, cuts[cuts < len(rows)])]
+    parts = np.split(rows, cuts[cuts < len(rows)])
+    return [part.tolist() for part in parts]
+
+
+def mark_lines(chapter: np.ndarray, rng: np.random.Generator) -> list[list[int]]:
+    """The paragraphs of a chapter, of which a tenth is missing."""
+    parts = paragraphs(chapter, rng, (3, 7))
+    return [part for part in parts if rng.random() > 0.1]
+
+
+def help_lines(rows: np.ndarray, rng: np.random.Generator) -> list[list[int]]:
+    """Paragraphs in another order, of which a tenth comes twice."""
+    parts = paragraphs(rng.permutation(rows), rng, (1, 4))
+    drawn = rng.integers(len(parts), size=len(parts) // 10)
+    repeated = [parts[number] for number in drawn]
+    return parts + repeated
 
 
 def write_crawls(corpora: Path, folder: Path) -> None:
@@ -50,7 +65,7 @@ def write_crawls(corpora: Path, folder: Path) -> None:
     rng = np.random.default_rng(0)
     verses = mark(corpora, LANG)
     rows = [*verses, *manuals(corpora, LANG)[:SENTENCES]]
-    verse_rows = np.arange(len(verses))[: 40 * CHAPTERS]
+    chapters = np.array_split(np.arange(40 * CHAPTERS), CHAPTERS)
     help_rows = np.arange(len(verses), len(rows))
     tenth = int(0.1 * len(help_rows))
     nine_tenths = int(0.9 * len(help_rows))
@@ -59,21 +74,14 @@ def write_crawls(corpora: Path, folder: Path) -> None:
     rows_of_files: list[dict[str, list[int]]] = []  # of each side: file -> its rows in order
     for side, name in enumerate(SIDES):
         files: dict[str, list[list[int]]] = {}  # file -> rows of each line
-        chapters = np.array_split(verse_rows, CHAPTERS)
         for number, chapter in enumerate(chapters, 1):
-            # A tenth of the paragraphs is missing on this side.
-            parts = paragraphs(chapter, rng, (3, 7))
-            kept = [part for part in parts if rng.random() > 0.1]
-            files[f"{name}/mark-{number:02d}.txt"] = kept
-        parts = paragraphs(rng.permutation(help_of_sides[side]), rng, (1, 4))
-        drawn = rng.integers(len(parts), size=len(parts) // 10)
-        repeated = [parts[number] for number in drawn]
-        files[f"help.{name}.txt"] = parts + repeated
+            files[f"{name}/mark-{number:02d}.txt"] = mark_lines(chapter, rng)
+        files[f"help.{name}.txt"] = help_lines(help_of_sides[side], rng)
 
         rows_of_side = {}
         for file, lines in files.items():
             write_lines(folder / file, rows, lines, side)
-            rows_of_side[file] = [int(row) for row in chain(*lines)]
+            rows_of_side[file] = list(chain(*lines))
         rows_of_files.append(rows_of_side)
     write_json(folder / "truth.json", {"rows": rows, "files": rows_of_files})
 
@@ -132,15 +140,21 @@ def measure(pairs: Path, truth_file: Path) -> dict[str, float]:
     precision = correct / max(1, len(columns))
     report = {"pairs": len(columns), "precision": round(precision, 3)}
     for kind in ("mark", "help"):
-        rows_of_sides = []
-        for files in truth["files"]:
-            # A row counts for recall only if both sides have it.
-            rows_of_kind = [rows for file, rows in files.items() if kind in file]
-            rows_of_sides.append(set(chain(*rows_of_kind)))
-        both = set.intersection(*rows_of_sides)
+        # A row counts for recall only if both sides have it.
+        source_files, target_files = truth["files"]
+        both = rows_of_kind(source_files, kind) & rows_of_kind(target_files, kind)
         recall = len(covered & both) / len(both)
         report[f"recall of {len(both)} rows of {kind}"] = round(recall, 3)
     return report
+
+
+def rows_of_kind(files: dict[str, list[int]], kind: str) -> set[int]:
+    """All rows in the files of this kind."""
+    kind_rows: set[int] = set()
+    for file, rows in files.items():
+        if kind in file:
+            kind_rows.update(rows)
+    return kind_rows
 
 
 def main() -> None:

@@ -13,15 +13,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import subprocess
 import sys
 import time
 from pathlib import Path
 
-# The checkout, when it is not installed.
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
+import pandas as pd
 
 SETTING = ("vocabulary", "tokens", "hidden", "bf16", "threads")
 
@@ -39,16 +36,11 @@ def main() -> None:
     for row in losses:
         row["memory_ratio"] = row["peak_mib"] / plain["peak_mib"]
         row["time_ratio"] = row["seconds"] / plain["seconds"]
+    rows = [imported, *losses]
     setting = {name: getattr(args, name) for name in SETTING}
 
-    print("  ".join(f"{name}={value}" for name, value in setting.items()))
-    print(f"{'method':<14}{'peak MiB':>10}{'ratio':>8}{'seconds':>10}{'ratio':>8}{'loss':>12}")
-    print(f"{'import':<14}{imported['peak_mib']:>10.0f}")
-    for row in losses:
-        memory = f"{row['peak_mib']:>10.0f}{row['memory_ratio']:>8.2f}"
-        seconds = f"{row['seconds']:>10.2f}{row['time_ratio']:>8.2f}"
-        print(f"{row['method']:<14}{memory}{seconds}{row['loss']:>12.6f}")
-    rows = [imported, *losses]
+    print(setting)
+    print(pd.DataFrame(rows).to_string(index=False, na_rep="", float_format="{:.2f}".format))
     result = json.dumps({"setting": setting, "rows": rows})
     print(result)
     if args.json:
@@ -85,10 +77,11 @@ def measure(args: argparse.Namespace) -> dict:
     import torch
     import torch.nn.functional as F
 
+    from hf_echo.evaluation.benchmarks.speed import MEBIBYTE, peak_memory
     from hf_echo.losses import translation_loss
 
     if args.measure == "import":
-        return {"method": "import", "peak_mib": peak_mib()}
+        return {"method": "import", "peak_mib": peak_memory() / MEBIBYTE}
     torch.set_num_threads(args.threads)
     torch.manual_seed(0)
     hidden = torch.randn(args.tokens, args.hidden, requires_grad=True)
@@ -104,8 +97,7 @@ def measure(args: argparse.Namespace) -> dict:
         return translation_loss(hidden, weight, labels, chunk_size=chunk_size)
 
     seconds = []
-    peak = 0.0
-    for _ in range(args.steps):
+    for step in range(args.steps):
         hidden.grad = None
         weight.grad = None
         start = time.perf_counter()
@@ -113,23 +105,9 @@ def measure(args: argparse.Namespace) -> dict:
             loss = loss_of()
         loss.backward()
         seconds.append(time.perf_counter() - start)
-        # Memory after the first step: later steps find it allocated.
-        peak = peak or peak_mib()
+        if step == 0:  # later steps find its memory allocated
+            peak = peak_memory() / MEBIBYTE
     return {"method": args.measure, "peak_mib": peak, "seconds": min(seconds), "loss": loss.item()}
-
-
-def peak_mib() -> float:
-    """Most memory that this process has had, in MiB."""
-    status = Path("/proc/self/status")
-    if status.exists():
-        lines = status.read_text().splitlines()
-        peak_line = next(line for line in lines if line.startswith("VmHWM"))
-        kibibytes = peak_line.split()[1]
-        return int(kibibytes) / 1024
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    if sys.platform == "darwin":  # bytes; other systems say KiB
-        return peak / 2**20
-    return peak / 2**10
 
 
 if __name__ == "__main__":

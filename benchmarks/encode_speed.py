@@ -31,6 +31,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -92,6 +93,13 @@ def read(path: Path, n: int) -> Texts:
         if text.strip():
             rows.append((lang, text))
     return rows[:n]
+
+
+def read_or_draw(path: Path | None, n: int, languages: Sequence[str]) -> Texts:
+    """Texts of a file, or of the built-in corpus where none is given."""
+    if path is not None:
+        return read(path, n)
+    return builtin_texts(n, languages)
 
 
 def random_checkpoint(texts: list[str], folder: Path, shape: str) -> Path:
@@ -167,8 +175,9 @@ def gigaflops(encoder: EchoEncoder, lengths: list[int]) -> float:
         if isinstance(part, torch.nn.Linear):
             weights += part.weight.numel()
     config = encoder.config
-    head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    width = config.num_attention_heads * head
+    width = config.hidden_size
+    if getattr(config, "head_dim", None):
+        width = config.num_attention_heads * config.head_dim
     # Queries with keys, and weights with values: each is a product for every two tokens of a text.
     token_pairs = sum(length * length for length in lengths)
     attention = 2 * config.num_hidden_layers * width * token_pairs
@@ -243,8 +252,12 @@ class Paths:
         self.default = SentenceTransformer(str(model), model_kwargs={"dtype": torch.float32})
         self.half = SentenceTransformer(str(model), model_kwargs={"dtype": torch.bfloat16})
         self.encoder, self.tokenizer = load_encoder(model, dtype="fp32")
-        self.bf16 = load_encoder(model, dtype="bf16")[0] if has_fast_bf16() else None
-        self.engines = graphs(model, folder, threads, self.bf16 is not None) if with_graphs else {}
+        self.bf16 = None
+        if has_fast_bf16():
+            self.bf16, _ = load_encoder(model, dtype="bf16")
+        self.engines = {}
+        if with_graphs:
+            self.engines = graphs(model, folder, threads, self.bf16 is not None)
 
     def of(self, rows: Texts) -> tuple[dict[str, Callable], list[int]]:
         """(path -> a run over the rows, tokens of each row)."""
@@ -256,6 +269,7 @@ class Paths:
         by_tokens = partial(self.by_tokens, with_prompts, order)
         encode_default = partial(self.default.encode, with_prompts, batch_size=32)
         encode_st = partial(self.st.encode, with_prompts, batch_size=32)
+        encode_half = partial(self.half.encode, with_prompts, batch_size=32)
         paths = {
             DEFAULT: padded_path(encode_default),
             STOCK: padded_path(encode_st),
@@ -266,9 +280,7 @@ class Paths:
         if self.bf16 is not None:
             paths["hf-echo encode, bf16"] = partial(encode, self.bf16, self.tokenizer, texts, langs)
             if self.engines:
-                paths[f"{STOCK}, bfloat16"] = padded_path(
-                    partial(self.half.encode, with_prompts, batch_size=32)
-                )
+                paths[f"{STOCK}, bfloat16"] = padded_path(encode_half)
         # Other engines read the same batches, sorted by tokens.
         for path, engine in self.engines.items():
             paths[path] = partial(by_tokens, partial(self.by_engine, engine))
@@ -351,19 +363,20 @@ def main() -> None:
         parser.error("--dtypes needs --model CHECKPOINT")
     torch.set_num_threads(args.threads)
     clock = time.process_time if args.threads == 1 else time.perf_counter
-    sets = {}
-    for name, file, languages in (
-        ("english", args.english, [ENGLISH]),
-        ("mixed", args.mixed, list(LANGUAGES)),
-    ):
-        sets[name] = read(file, args.n) if file else builtin_texts(args.n, languages)
-    with tempfile.TemporaryDirectory() as folder:
+    sets = {
+        "english": read_or_draw(args.english, args.n, [ENGLISH]),
+        "mixed": read_or_draw(args.mixed, args.n, list(LANGUAGES)),
+    }
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
         if args.dtypes:
             report = compare_dtypes(args.model, sets, args.rounds, clock)
         else:
-            texts = [text for rows in sets.values() for _, text in rows]
-            model = args.model or random_checkpoint(texts, Path(folder) / "echo", args.shape)
-            compared = Paths(model, Path(folder), args.threads, args.graphs)
+            model = args.model
+            if model is None:
+                texts = [text for _, text in chain.from_iterable(sets.values())]
+                model = random_checkpoint(texts, folder / "echo", args.shape)
+            compared = Paths(model, folder, args.threads, args.graphs)
             report = compare_paths(compared, sets, args.rounds, args.threads, clock)
     if args.json:
         write_json(args.json, report)

@@ -22,11 +22,12 @@ from __future__ import annotations
 import argparse
 import re
 from collections import defaultdict
+from collections.abc import Callable
+from functools import partial
 from itertools import chain, compress
 from pathlib import Path
 
 import numpy as np
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from hf_echo.inference import encode, load_encoder
@@ -42,7 +43,6 @@ from hf_echo.search.matching import (
 from hf_echo.search.neighbours import unit_neighbours
 from hf_echo.steps.public_text import add_corpora, corpora_of
 from hf_echo.utils.results import markdown_table
-from hf_echo.utils.vectors import unit_length
 
 Documents = dict[str, list[str]]  # name -> sentences
 
@@ -78,8 +78,7 @@ def ntrex(corpora: Path, lang: str) -> tuple[Documents, Documents]:
 
 def _by_name(file: Path, column: str, lang: str, *, chapters: bool = False) -> Documents:
     """{document: its sentences} in one language; `chapters`: a document is a chapter of verses."""
-    table = pq.read_table(file, columns=[column, "lang", "text"])
-    table = table.filter(pc.equal(table["lang"], lang))
+    table = pq.read_table(file, columns=[column, "text"], filters=[("lang", "==", lang)])
     names = table[column].to_pylist()
     texts = table["text"].to_pylist()
     documents = defaultdict(list)
@@ -96,15 +95,15 @@ def manuals(corpora: Path, lang: str) -> tuple[Documents, Documents]:
     is_of_help = ("source", "==", "libreoffice-help")
     file = corpora / "docs_parallel.parquet"
     table = pq.read_table(file, columns=["src", "tgt"], filters=[is_in_language, is_of_help])
-    texts = table["src"].to_pylist()
-    translations = table["tgt"].to_pylist()
-    source: Documents = defaultdict(list)
-    english: Documents = defaultdict(list)
-    for row, (text, translation) in enumerate(zip(texts, translations, strict=True)):
-        name = f"{row // 8:06}"
-        english[name].append(text)
-        source[name].append(translation)
-    return dict(source), dict(english)
+    english_texts = table["src"].to_pylist()
+    texts = table["tgt"].to_pylist()
+    source = {}
+    english = {}
+    for start in range(0, len(texts), 8):
+        name = f"{start // 8:06}"
+        source[name] = texts[start : start + 8]
+        english[name] = english_texts[start : start + 8]
+    return source, english
 
 
 KINDS = {"bible": bible, "gospels": gospels, "ntrex": ntrex, "manuals": manuals}
@@ -154,6 +153,21 @@ def with_boilerplate(
     return noisy
 
 
+def both_with_boilerplate(
+    corpora: Path, lang: str, sides: list[Documents], share: float, rng: np.random.Generator
+) -> list[Documents]:
+    """Boilerplate from the manuals, from different rows on each side: no sentence of one pool
+    translates one of the other."""
+    source_manuals, english_manuals = manuals(corpora, lang)
+    source_pool = sentences_of(source_manuals)[:POOL]
+    english_pool = sentences_of(english_manuals)[POOL : 2 * POOL]
+    source, english = sides
+    return [
+        with_boilerplate(source, source_pool, share, rng),
+        with_boilerplate(english, english_pool, share, rng),
+    ]
+
+
 def two_sides(
     source: Documents, target: Documents, largest: int, rng: np.random.Generator
 ) -> list[Documents]:
@@ -178,16 +192,16 @@ def two_sides(
     return sides
 
 
-def scores_of(pairs: Matches, names: list[list[str]]) -> tuple[float, float]:
-    """(recall, precision) in percent of the first pairs, as many as there are."""
+def scores_of(pairs: Matches, names: list[list[str]]) -> list[str]:
+    """Recall, and precision of the first pairs, as many as can be right; in percent."""
     source_names, target_names = names
     gold = len(set(source_names) & set(target_names))
     is_right = []
     for source, target in zip(pairs.sources, pairs.targets, strict=True):
         is_right.append(source_names[source] == target_names[target])
-    recall = sum(is_right) / gold
-    precision = sum(is_right[:gold]) / gold
-    return 100 * recall, 100 * precision
+    recall = 100 * sum(is_right) / gold
+    precision = 100 * sum(is_right[:gold]) / gold
+    return [f"{recall:.1f}", f"{precision:.1f}"]
 
 
 def by_means(readers: list[Read], counts: list[int]) -> Matches:
@@ -203,8 +217,8 @@ def by_means(readers: list[Read], counts: list[int]) -> Matches:
 
 def dictionary(corpora: Path, lang: str) -> dict[str, list[str]]:
     """Words of a language -> English words."""
-    table = pq.read_table(corpora / "dictionaries.parquet", columns=["src", "tgt_lang", "tgt"])
-    table = table.filter(pc.equal(table["tgt_lang"], lang))
+    file = corpora / "dictionaries.parquet"
+    table = pq.read_table(file, columns=["src", "tgt"], filters=[("tgt_lang", "==", lang)])
     english_entries = table["src"].to_pylist()
     words = table["tgt"].to_pylist()
     entries = defaultdict(list)
@@ -248,6 +262,24 @@ def reader_of(side: Documents, vectors: np.ndarray) -> Read:
     return parts.__getitem__
 
 
+def figures_of(sides: list[Documents], lang: str, corpora: Path, embed: Callable) -> list[str]:
+    """Recall and precision of TF-IDF, of the means and of `match_documents`;
+    empty for TF-IDF without a dictionary."""
+    names = [list(side) for side in sides]
+    counts = [len(side) for side in sides]
+    source, english = sides
+    source_reader = reader_of(source, embed(sentences_of(source), lang))
+    english_reader = reader_of(english, embed(sentences_of(english), ENGLISH))
+
+    cells = ["", ""]
+    entries = dictionary(corpora, lang)
+    if entries:
+        cells = scores_of(by_words(sides, entries), names)
+    cells += scores_of(by_means([source_reader, english_reader], counts), names)
+    matches = match_documents(source_reader, len(source), english_reader, len(english))
+    return cells + scores_of(matches, names)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
     add_corpora(parser)
@@ -262,46 +294,21 @@ def main() -> None:
     if arguments.boilerplate:
         tables.add("docs_parallel")
     corpora = corpora_of(arguments, *sorted(tables))
-    model, tokenizer = load_encoder(arguments.model)
+    embed = partial(encode, *load_encoder(arguments.model), normalize=True)
     rows = []
     for kind in arguments.kinds:
         for lang in arguments.languages:
             source, english = KINDS[kind](corpora, lang)
             if not source:
                 continue
-            rng = np.random.default_rng(0)
             if arguments.shared:
                 source, english = sharing(source, english, arguments.shared)
+            rng = np.random.default_rng(0)
             sides = two_sides(source, english, arguments.documents, rng)
             if arguments.boilerplate:
-                # Different rows on each side, so that no sentence of one pool translates one of the
-                # other.
-                source_manuals, english_manuals = manuals(corpora, lang)
-                source_pool = sentences_of(source_manuals)[:POOL]
-                english_pool = sentences_of(english_manuals)[POOL : 2 * POOL]
-                share = arguments.boilerplate
-                sides = [
-                    with_boilerplate(sides[0], source_pool, share, rng),
-                    with_boilerplate(sides[1], english_pool, share, rng),
-                ]
-
-            # Each method on the same documents.
-            names = [list(side) for side in sides]
-            counts = [len(side) for side in sides]
-            readers = []
-            for side, code in zip(sides, (lang, ENGLISH), strict=True):
-                vectors = encode(model, tokenizer, sentences_of(side), code)
-                readers.append(reader_of(side, unit_length(vectors)))
-            figures: list[float | None] = [None, None]
-            entries = dictionary(corpora, lang)
-            if entries:
-                figures = [*scores_of(by_words(sides, entries), names)]
-            figures += scores_of(by_means(readers, counts), names)
-            matches = match_documents(readers[0], counts[0], readers[1], counts[1])
-            figures += scores_of(matches, names)
-
-            cells = ["" if value is None else f"{value:.1f}" for value in figures]
-            rows.append([kind, lang, f"{counts[0]} / {counts[1]}", *cells])
+                sides = both_with_boilerplate(corpora, lang, sides, arguments.boilerplate, rng)
+            sizes = f"{len(sides[0])} / {len(sides[1])}"
+            rows.append([kind, lang, sizes, *figures_of(sides, lang, corpora, embed)])
             print(rows[-1], flush=True)
     header = [
         "documents",

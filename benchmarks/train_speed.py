@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,7 @@ import torch
 
 from hf_echo.checkpoints.pruning.shapes import SIZES
 from hf_echo.data import load_parallel
-from hf_echo.data.collators import TranslationCollator
+from hf_echo.data.collators import IGNORE, TranslationCollator
 from hf_echo.data.tokenized import tokenize_parallel
 from hf_echo.modeling import EchoForTranslation
 from hf_echo.modeling.precision_echo import bf16_is_faster
@@ -29,8 +30,103 @@ from hf_echo.stages.core.model_shape import new_config
 from hf_echo.stages.seq2seq import Seq2SeqConfig, Seq2SeqTrainer
 from hf_echo.vocabulary import train_tokenizer
 
+Batch = dict[str, torch.Tensor]
+INPUTS = ("input_ids", "attention_mask", "decoder_input_ids", "labels")  # of the plain model
+
+
+def train_step(
+    next_loss: Callable[[], tuple[torch.Tensor, Batch]], optimizer: torch.optim.Optimizer
+) -> np.ndarray:
+    """[real tokens, seconds] of one step."""
+    start = time.perf_counter()
+    loss, batch = next_loss()
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    seconds = time.perf_counter() - start
+    source_tokens = int(batch["attention_mask"].sum())
+    target_tokens = int((batch["labels"] != IGNORE).sum())
+    return np.array([source_tokens + target_tokens, seconds])
+
 
 def main() -> None:
+    args = parse_args()
+    torch.set_num_threads(args.threads)
+    options = {"limit": args.rows} if args.data != "builtin" else {"n": args.rows // 9}
+    dataset = load_parallel(args.data, **options)
+    texts = [*dataset["source"], *dataset["target"]]
+    tokenizer = train_tokenizer(texts, args.vocab_size, progress=False)
+    data = tokenize_parallel(dataset, tokenizer, max_length=128, progress=False)
+    collator = TranslationCollator(tokenizer)
+    shape = {**SIZES["nano"], "embedding_size": 256, "pooling": "mean"}
+    bf16 = bf16_is_faster(training=True)
+
+    def new_model() -> EchoForTranslation:
+        """The same weights each time."""
+        torch.manual_seed(0)
+        return EchoForTranslation(new_config(shape, tokenizer))
+
+    # Ours: batches by tokens, and the trainer's loss.
+    config = Seq2SeqConfig(
+        output_dir="unused",
+        use_cpu=True,
+        report_to="none",
+        max_tokens=args.max_tokens,
+        bf16=bf16,
+        save_strategy="no",
+    )
+    trainer = Seq2SeqTrainer(new_model(), config, train_dataset=data, tokenizer=tokenizer)
+    batches = iter(trainer.get_train_dataloader())
+
+    def our_loss() -> tuple[torch.Tensor, Batch]:
+        batch = next(batches)
+        with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+            return trainer.compute_loss(trainer.model, batch), batch
+
+    # Plain: as many random rows in each batch as fit on average.
+    plain_model = new_model()
+    plain_model.bottleneck = False
+    mean_length = np.mean(data.source.lengths + data.target.lengths)
+    mean_length += sum(collator.overhead(data).values())
+    rows = max(1, int(args.max_tokens / mean_length))
+    rng = np.random.default_rng(0)
+
+    def plain_loss() -> tuple[torch.Tensor, Batch]:
+        drawn = rng.choice(len(data), rows, replace=False).tolist()
+        batch = collator([data[row] for row in drawn])
+        inputs = {name: batch[name] for name in INPUTS}
+        return plain_model(**inputs).loss, batch
+
+    our_optimizer = new_optimizer(trainer.model)
+    plain_optimizer = new_optimizer(plain_model)
+    our_totals = np.zeros(2)  # tokens, seconds
+    plain_totals = np.zeros(2)
+    # The loops take turns; their first steps are a warm-up.
+    for step in range(args.steps + 1):
+        plain_step = train_step(plain_loss, plain_optimizer)
+        our_step = train_step(our_loss, our_optimizer)
+        if step > 0:
+            plain_totals += plain_step
+            our_totals += our_step
+    plain_rate = plain_totals[0] / plain_totals[1]
+    our_rate = our_totals[0] / our_totals[1]
+    report = {
+        "threads": args.threads,
+        "bf16": bf16,
+        "plain_tokens_per_second": round(plain_rate, 1),
+        "hf_echo_tokens_per_second": round(our_rate, 1),
+        "ratio": round(our_rate / plain_rate, 2),
+    }
+    print(json.dumps(report, indent=2))
+    if args.json:
+        args.json.write_text(json.dumps(report, indent=2))
+
+
+def new_optimizer(model: torch.nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.AdamW(model.parameters(), lr=4e-4, betas=(0.9, 0.98))
+
+
+def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -45,78 +141,7 @@ def main() -> None:
     parser.add_argument("--max-tokens", type=int, default=8192)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--json", type=Path)
-    args = parser.parse_args()
-    torch.set_num_threads(args.threads)
-    options = {"limit": args.rows} if args.data != "builtin" else {"n": args.rows // 9}
-    dataset = load_parallel(args.data, **options)
-    tokenizer = train_tokenizer(
-        [*dataset["source"], *dataset["target"]], args.vocab_size, progress=False
-    )
-    data = tokenize_parallel(dataset, tokenizer, max_length=128, progress=False)
-    shape = {**SIZES["nano"], "embedding_size": 256, "pooling": "mean"}
-
-    def model() -> EchoForTranslation:
-        torch.manual_seed(0)
-        return EchoForTranslation(new_config(shape, tokenizer))
-
-    config = Seq2SeqConfig(
-        output_dir="unused",
-        use_cpu=True,
-        report_to="none",
-        max_tokens=args.max_tokens,
-        bf16=bf16_is_faster(training=True),
-        save_strategy="no",
-    )
-    trainer = Seq2SeqTrainer(model(), config, train_dataset=data, tokenizer=tokenizer)
-    collator = TranslationCollator(tokenizer)
-    loader = iter(trainer.get_train_dataloader())
-    mean_length = float(np.mean(data.source.lengths + data.target.lengths)) + sum(
-        collator.overhead(data).values()
-    )
-    rows = max(1, int(args.max_tokens / mean_length))
-    rng = np.random.default_rng(0)
-    plain_model = model()
-    optimizers = [
-        torch.optim.AdamW(m.parameters(), lr=4e-4, betas=(0.9, 0.98))
-        for m in (plain_model, trainer.model)
-    ]
-
-    def plain_loss() -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-        batch = collator([data[int(i)] for i in rng.choice(len(data), rows, replace=False)])
-        keys = ("input_ids", "attention_mask", "decoder_input_ids", "labels")
-        return plain_model(**{k: batch[k] for k in keys}).loss, batch
-
-    def our_loss() -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-        batch = next(loader)
-        with torch.autocast("cpu", torch.bfloat16, enabled=bf16_is_faster(training=True)):
-            return trainer.compute_loss(trainer.model, batch), batch
-
-    plain_model.bottleneck = False
-    tokens = np.zeros(2)
-    seconds = np.zeros(2)
-    for step in range(args.steps + 1):
-        for i, run in enumerate((plain_loss, our_loss)):
-            start = time.perf_counter()
-            loss, batch = run()
-            loss.backward()
-            optimizers[i].step()
-            optimizers[i].zero_grad()
-            if step:  # the first step is a warm-up
-                seconds[i] += time.perf_counter() - start
-                tokens[i] += int(batch["attention_mask"].sum()) + int(
-                    (batch["labels"] != -100).sum()
-                )
-    rates = tokens / seconds
-    report = {
-        "threads": args.threads,
-        "bf16": bf16_is_faster(training=True),
-        "plain_tokens_per_second": round(rates[0], 1),
-        "hf_echo_tokens_per_second": round(rates[1], 1),
-        "ratio": round(rates[1] / rates[0], 2),
-    }
-    print(json.dumps(report, indent=2))
-    if args.json:
-        args.json.write_text(json.dumps(report, indent=2))
+    return parser.parse_args()
 
 
 if __name__ == "__main__":

@@ -15,7 +15,9 @@ from __future__ import annotations
 
 import argparse
 import copy
+import math
 import time
+from collections.abc import Callable
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -32,6 +34,9 @@ from hf_echo.modeling.beams_echo import beam_decode
 from hf_echo.modeling.generation_echo import greedy_decode
 from hf_echo.utils.cores import one_per_core
 from hf_echo.utils.files import write_json
+
+REFERENCE = "generate, fp32, 64 rows"
+Run = Callable[[torch.Tensor], list[list[int]]]
 
 
 def arguments() -> argparse.Namespace:
@@ -59,9 +64,13 @@ def arguments() -> argparse.Namespace:
 def read_texts(args: argparse.Namespace) -> tuple[list[str], list[str]]:
     """Read (codes, texts)."""
     if args.texts:
-        lines = args.texts.read_text(encoding="utf-8").splitlines()[: args.n]
-        rows = [line.split("\t", 1) for line in lines]
-        return [code for code, _ in rows], [text for _, text in rows]
+        codes = []
+        texts = []
+        for line in args.texts.read_text(encoding="utf-8").splitlines()[: args.n]:
+            code, text = line.split("\t", 1)
+            codes.append(code)
+            texts.append(text)
+        return codes, texts
     table = builtin_nway(args.n // len(LANGUAGES) + 1, split="test")[: args.n]
     return table["lang"], table["text"]
 
@@ -76,7 +85,10 @@ def count(decoder: EchoDecoder, lengths: list[int], eos: int, prompt_end: int) -
     """
     size = max(lengths) + 2
     model = decoder.model
-    first = max(eos, prompt_end) + 1 if min(eos, prompt_end) < size else 0  # id of token 0
+    # Ids of the counting tokens: from 0, or behind the two special ones.
+    first = 0
+    if min(eos, prompt_end) < size:
+        first = max(eos, prompt_end) + 1
     tokens = slice(first, first + size)
     if tokens.stop > decoder.config.vocab_size:
         raise ValueError(
@@ -97,9 +109,10 @@ def count(decoder: EchoDecoder, lengths: list[int], eos: int, prompt_end: int) -
     states = cross.constant(memory)[:, 0]
     # States of length 1, and an output matrix of the same rows: each token's best next one.
     model.norm.weight.fill_(1)
-    decoder.lm_head.weight = torch.nn.Parameter(torch.zeros_like(decoder.lm_head.weight))
-    decoder.lm_head.weight[first + 1 : first + size - 1] = states[2:]
-    decoder.lm_head.weight[eos] = states[1]
+    output_rows = torch.zeros_like(decoder.lm_head.weight)
+    output_rows[first + 1 : first + size - 1] = states[2:]
+    output_rows[eos] = states[1]
+    decoder.lm_head.weight = torch.nn.Parameter(output_rows)
     model.embed_tokens.weight[tokens] = 3 * states
     model.embed_tokens.weight[prompt_end] = 0
     return calls[torch.tensor(lengths) + 1]
@@ -108,6 +121,58 @@ def count(decoder: EchoDecoder, lengths: list[int], eos: int, prompt_end: int) -
 def until(end: int, ids: list[int]) -> list[int]:
     """The ids in front of the first `end`; all without one."""
     return ids[: ids.index(end)] if end in ids else ids
+
+
+def paths_of(
+    args: argparse.Namespace, model: EchoForTranslation, prompt: list[int], eos: int
+) -> dict[str, tuple[int, Run]]:
+    """Path -> (sentences of a batch, vectors -> token ids up to the end of sentence).
+
+    A row is a beam: with more beams fewer sentences share a batch.
+    """
+    small = max(1, 64 // args.beams)
+    large = max(1, args.batch_size // args.beams)
+    limit = {"max_new_tokens": args.max_new_tokens}
+
+    @torch.no_grad()
+    def with_generate(vectors: torch.Tensor) -> list[list[int]]:
+        """By transformers' `generate`."""
+        ids = model.generate(
+            sentence_embedding=vectors,
+            decoder_input_ids=torch.tensor([prompt] * len(vectors)),
+            do_sample=False,
+            num_beams=args.beams,
+            **limit,
+        )
+        return [until(eos, row) for row in ids[:, len(prompt) :].tolist()]
+
+    def ours(translator: EchoForTranslation, vectors: torch.Tensor) -> list[list[int]]:
+        vectors = vectors.to(translator.dtype)
+        if args.beams == 1:
+            return greedy_decode(translator.decoder, vectors, prompt, **limit)
+        return beam_decode(translator.decoder, vectors, prompt, num_beams=args.beams, **limit)
+
+    name = "greedy_decode" if args.beams == 1 else "beam_decode"
+    paths: dict[str, tuple[int, Run]] = {
+        REFERENCE: (small, with_generate),
+        f"generate, fp32, {args.batch_size} rows": (large, with_generate),
+        f"{name}, fp32, {args.batch_size} rows": (large, partial(ours, model)),
+    }
+    if has_fast_bf16():
+        half = copy.deepcopy(model).bfloat16()
+        paths[f"{name}, bf16, {args.batch_size} rows"] = (large, partial(ours, half))
+    return paths
+
+
+def run_all(path: str, memory: torch.Tensor, size: int, run: Run) -> list[list[int]]:
+    """The token ids of all sentences, in batches of about this size."""
+    batches = memory.tensor_split(math.ceil(len(memory) / size))
+    # `translate` decodes a batch on each core; transformers has no such path.
+    if path.startswith("generate"):
+        ids_of_batches = map(run, batches)
+    else:
+        ids_of_batches = one_per_core(run, batches)
+    return list(chain.from_iterable(ids_of_batches))
 
 
 def main() -> None:
@@ -124,76 +189,30 @@ def main() -> None:
         memory = count(model.decoder, lengths, eos, prompt[-1])
     else:
         memory = torch.from_numpy(encode(model, tokenizer, texts, codes))
-    limit = {"max_new_tokens": args.max_new_tokens}
 
-    @torch.no_grad()
-    def with_generate(vectors: torch.Tensor) -> list[list[int]]:
-        """Token ids by transformers' `generate`, up to the end of sentence."""
-        start = torch.tensor([prompt] * len(vectors))
-        ids = model.generate(
-            sentence_embedding=vectors,
-            decoder_input_ids=start,
-            do_sample=False,
-            num_beams=args.beams,
-            **limit,
-        )
-        rows = []
-        for row in ids[:, len(prompt) :].tolist():
-            rows.append(until(eos, row))
-        return rows
-
-    def ours(translator: EchoForTranslation, vectors: torch.Tensor) -> list[list[int]]:
-        vectors = vectors.to(translator.dtype)
-        if args.beams == 1:
-            return greedy_decode(translator.decoder, vectors, prompt, **limit)
-        return beam_decode(translator.decoder, vectors, prompt, num_beams=args.beams, **limit)
-
-    name = "greedy_decode" if args.beams == 1 else "beam_decode"
-    # A row is a beam: with more beams fewer sentences share a batch.
-    small = max(1, 64 // args.beams)  # sentences
-    large = max(1, args.batch_size // args.beams)
-    reference = "generate, fp32, 64 rows"
-    paths = {
-        reference: (small, with_generate),
-        f"generate, fp32, {args.batch_size} rows": (large, with_generate),
-        f"{name}, fp32, {args.batch_size} rows": (large, partial(ours, model)),
-    }
-    if has_fast_bf16():
-        half = copy.deepcopy(model).bfloat16()
-        paths[f"{name}, bf16, {args.batch_size} rows"] = (large, partial(ours, half))
+    paths = paths_of(args, model, prompt, eos)
     best = dict.fromkeys(paths, np.inf)
     outputs: dict[str, list[list[int]]] = {}
     for _ in range(args.rounds):
         for path, (size, run) in paths.items():
             start = clock()
-            batch_count = -(-len(memory) // size)
-            batches = memory.tensor_split(batch_count)
-            # `translate` decodes a batch on each core; transformers has no such path.
-            if path.startswith(name):
-                ids_of_batches = one_per_core(run, batches)
-            else:
-                ids_of_batches = map(run, batches)
-            outputs[path] = list(chain.from_iterable(ids_of_batches))
-            seconds = clock() - start
-            best[path] = min(best[path], seconds)
+            outputs[path] = run_all(path, memory, size, run)
+            best[path] = min(best[path], clock() - start)
 
-    expected = outputs[reference]
+    expected = outputs[REFERENCE]
     tokens = [len(ids) for ids in expected]
-    mean = float(np.mean(tokens))
     report = {
         "threads": args.threads,
         "sentences": len(texts),
-        "tokens per sentence": {"mean": round(mean, 1), "longest": max(tokens)},
+        "tokens per sentence": {"mean": round(float(np.mean(tokens)), 1), "longest": max(tokens)},
         "paths": {},
     }
     print(report["tokens per sentence"])
     for path, seconds in best.items():
         is_same = [ids == other for ids, other in zip(outputs[path], expected, strict=True)]
-        speed = len(texts) / seconds
-        ratio = best[reference] / seconds
         row = {
-            "sentences_per_second": round(speed, 1),
-            "times_generate": round(ratio, 2),
+            "sentences_per_second": round(len(texts) / seconds, 1),
+            "times_generate": round(best[REFERENCE] / seconds, 2),
             "same_outputs": sum(is_same),
         }
         report["paths"][path] = row
