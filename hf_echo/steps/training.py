@@ -97,7 +97,7 @@ def _trained(path: Path, training: Training, fresh: bool, changed_data: bool) ->
             _push(args)  # the upload may be what failed; equal files are not uploaded again
         return _results(out)
     resume = checkpoint_to_resume(out, run, before, fresh)
-    if model_args.model_name_or_path and model_args.shape:
+    if model_args.model_name_or_path:
         check_start(model_args.model_name_or_path, model_args.shape)
     set_seed(args.seed)
     # The other processes, those of other machines too, find the caches: all machines see one
@@ -135,11 +135,11 @@ def _trained(path: Path, training: Training, fresh: bool, changed_data: bool) ->
 
 
 def check_start(name: str, shape: dict[str, Any]) -> None:
-    """Raises ValueError for a `shape` that the checkpoint does not have, and for a name without a
-    checkpoint."""
+    """Raises FileNotFoundError for a name without a checkpoint, and ValueError for a `shape` that
+    the checkpoint does not have."""
     with opening(name) as place:
-        config = AutoConfig.from_pretrained(place)
-    check_same_shape(shape, config, name)
+        if shape:
+            check_same_shape(shape, AutoConfig.from_pretrained(place), name)
 
 
 def _train(trainer: CoreTrainer, resume: str | None, name: str) -> float:

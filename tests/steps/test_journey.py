@@ -305,3 +305,24 @@ def test_inputs_of_all_stages_are_checked_before_the_first_step(recipe, tmp_path
     with pytest.raises(FileNotFoundError, match=f"2_second.yaml: {field}.*no (file|folder) "):
         list(run_journey(paths))
     assert not (tmp_path / "1_first").exists()
+
+
+@pytest.mark.parametrize("field", ["model_name_or_path", "tokenizer_name_or_path"])
+@pytest.mark.parametrize(
+    ("start", "message"),
+    [
+        ("notes.txt", "notes.txt is a file; give a checkpoint's folder"),
+        ("nomodel", "'nomodel' is neither a folder nor a name on the Hub: the Hub cannot be"),
+    ],
+)
+def test_a_wrong_start_is_named(recipe, tmp_path, monkeypatch, field, start, message):
+    def model_info(self, name, timeout):
+        raise ConnectionError("no route to host")
+
+    monkeypatch.setattr("huggingface_hub.HfApi.model_info", model_info)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "notes.txt").write_text("notes")
+    path = recipe("1_first", **{field: start})
+
+    with pytest.raises(FileNotFoundError, match=message):
+        list(run_journey([path]))

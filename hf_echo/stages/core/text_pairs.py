@@ -13,9 +13,9 @@ from transformers import AutoTokenizer
 from ... import data
 from ...data.prepared import TOKENIZER, PreparedParallel, is_prepared
 from ...data.tokenized import TokenizedParallel, tokenize_parallel
+from ...inference.encode import opening
 from ...languages import ENGLISH
 from ...modeling import EchoTokenizer
-from ...utils.hub import snapshot
 from .arguments import DataArguments, ModelArguments
 from .dev_sets import DevSet, check_dev_set
 from .text import TextConfig
@@ -105,7 +105,8 @@ def load_tokenizer(
     """The tokenizer that the recipe names, or the checkpoint's; else one trained on the data."""
     name = args.tokenizer_name_or_path or args.model_name_or_path or args.backbone
     if name:
-        named = AutoTokenizer.from_pretrained(snapshot(name))
+        with opening(name) as place:
+            named = AutoTokenizer.from_pretrained(place)
         return named if isinstance(named, EchoTokenizer) else EchoTokenizer.around(named)
     if isinstance(dataset, PreparedParallel):
         tokenizer: Any = AutoTokenizer.from_pretrained(dataset.folder / TOKENIZER)
