@@ -230,47 +230,47 @@ class EchoConfig(PreTrainedConfig):
 
 
 def _backbone(
-    given: PreTrainedConfig | dict | None, options: dict, attention: str
+    backbone: PreTrainedConfig | dict | None, options: dict, attention: str
 ) -> tuple[Any, dict]:
     """The backbone's configuration, and the options that are not fields of it."""
     # Its class: of a configuration, or by the model type of a mapping.
-    if given is None or isinstance(given, str):
-        given = {"model_type": given or "llama"}
-    is_config = isinstance(given, PreTrainedConfig)
-    if not is_config and given.get("model_type") not in CONFIG_MAPPING:
+    if backbone is None or isinstance(backbone, str):
+        backbone = {"model_type": backbone or "llama"}
+    is_config = isinstance(backbone, PreTrainedConfig)
+    if not is_config and backbone.get("model_type") not in CONFIG_MAPPING:
         raise ValueError(
-            f"the backbone's model_type is {given.get('model_type')!r}, which this transformers does not know: it may "
-            "need a newer version, or code of its own, which an Echo checkpoint cannot carry"
+            f"the backbone's model_type is {backbone.get('model_type')!r}, which this transformers does not know: "
+            "it may need a newer version, or code of its own, which an Echo checkpoint cannot carry"
         )
-    if isinstance(given, PreTrainedConfig):
-        kind = type(given)
+    if isinstance(backbone, PreTrainedConfig):
+        kind = type(backbone)
     else:
-        kind = CONFIG_MAPPING[given["model_type"]]
+        kind = CONFIG_MAPPING[backbone["model_type"]]
     # Options that are fields of the backbone go there, the others stay with the encoder.
     backbone_fields = {field.name for field in fields(kind)} | set(kind.attribute_map)
     backbone_fields |= {"is_causal", "rope_theta", "rope_scaling"}
     backbone_fields -= {field.name for field in fields(EchoConfig)} | {"output_attentions"}
     flat = {name: options[name] for name in backbone_fields & set(options)}
     if flat or not is_config:
-        values = given.to_dict() if is_config else given
-        given = kind(**{k: v for k, v in values.items() if k != "model_type"} | flat)
+        values = backbone.to_dict() if is_config else backbone
+        backbone = kind(**{k: v for k, v in values.items() if k != "model_type"} | flat)
     # Attention to both sides, whatever the model had.
-    if attention == "both" and getattr(given, "is_causal", None) is None:
-        given.is_causal = False
+    if attention == "both" and getattr(backbone, "is_causal", None) is None:
+        backbone.is_causal = False
         # Of a BERT, whose layers would be causal all the same.
-        if getattr(given, "is_decoder", False):
-            given.is_decoder = False
-    if hasattr(given, "use_cache"):
-        given.use_cache = False
+        if getattr(backbone, "is_decoder", False):
+            backbone.is_decoder = False
+    if hasattr(backbone, "use_cache"):
+        backbone.use_cache = False
     # Only text models, and of encoder-decoders the encoder.
     for name in ("vocab_size", "hidden_size"):
-        if not isinstance(getattr(given, name, None), int):
+        if not isinstance(getattr(backbone, name, None), int):
             raise ValueError(
-                f"a backbone of type {given.model_type!r} has no {name}: give the configuration of a text model"
+                f"a backbone of type {backbone.model_type!r} has no {name}: give the configuration of a text model"
             )
-    if given.is_encoder_decoder:
+    if backbone.is_encoder_decoder:
         raise ValueError(
-            f"a backbone of type {given.model_type!r} is an encoder and a decoder: is_encoder_decoder=False in its "
+            f"a backbone of type {backbone.model_type!r} is an encoder and a decoder: is_encoder_decoder=False in its "
             "configuration (or part='encoder' of EchoEncoder.from_backbone) takes the encoder"
         )
-    return given, {name: value for name, value in options.items() if name not in flat}
+    return backbone, {name: value for name, value in options.items() if name not in flat}

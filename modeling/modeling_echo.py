@@ -334,8 +334,8 @@ class EchoForTranslation(EchoPreTrainedModel):
         if encoder_outputs is not None and self.bottleneck:
             sentence_embedding = encoder_outputs.sentence_embedding
         states = encoder_outputs.last_hidden_state if encoder_outputs is not None else None
-        readable = [one for one in (sentence_embedding, states, input_ids) if one is not None]
-        rows = len(readable[0])
+        inputs_of_rows = (sentence_embedding, states, input_ids)
+        rows = next(len(tensor) for tensor in inputs_of_rows if tensor is not None)
         if kwargs.get("decoder_input_ids") is None and kwargs.get("decoder_inputs_embeds") is None:
             prompt = torch.tensor(self.default_prompt_ids(), device=self.device)
             kwargs["decoder_input_ids"] = prompt.expand(rows, -1)

@@ -434,6 +434,7 @@ class EchoTokenizer(PreTrainedTokenizerFast):
 
 def _holds(name: str | Path, file: str, **hub: Any) -> bool:
     silent = {
-        f"_raise_exceptions_for_{what}": False for what in ("missing_entries", "connection_errors")
+        "_raise_exceptions_for_missing_entries": False,
+        "_raise_exceptions_for_connection_errors": False,
     }
     return cached_file(str(name), file, subfolder=DECODER_FOLDER, **silent, **hub) is not None
