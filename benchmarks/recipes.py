@@ -37,20 +37,23 @@ from hf_echo.utils.hub import packaged_model
 Embed = Callable[..., np.ndarray]  # (texts, language or languages) -> (texts, dimensions)
 
 LANGUAGES = [ENGLISH, "fra_Latn", "deu_Latn", "zho_Hans", "hin_Deva", "swh_Latn"]
+UKRAINIAN = "ukr_Cyrl"
 SEARCHED = 500  # pairs of the help that are not written
 
 
 def classify(embed: Embed, rows: pd.DataFrame) -> None:
     """Recipe "classify": topics by a classifier that was taught on English."""
-    english = rows[(rows.lang == ENGLISH) & (rows.split == "train")]
-    classifier = LogisticRegression(C=100).fit(
-        embed(english.text.tolist(), ENGLISH), english.category
-    )
+    train = rows[rows.split == "train"]
+    dev = rows[rows.split == "dev"]
+    english = train[train.lang == ENGLISH]
+    classifier = LogisticRegression(C=100)
+    classifier.fit(embed(english.text.tolist(), ENGLISH), english.category)
     for lang in LANGUAGES:
-        dev = rows[(rows.lang == lang) & (rows.split == "dev")]
-        accuracy = classifier.score(embed(dev.text.tolist(), lang), dev.category)
-        commonest = dev.category.value_counts(normalize=True).max()
-        print(f"{lang} {accuracy:.3f} of {len(dev)}; always the commonest topic {commonest:.3f}")
+        asked = dev[dev.lang == lang]
+        vectors = embed(asked.text.tolist(), lang)
+        accuracy = classifier.score(vectors, asked.category)
+        commonest = asked.category.value_counts(normalize=True).max()
+        print(f"{lang} {accuracy:.3f} of {len(asked)}; always the commonest topic {commonest:.3f}")
 
 
 def find_duplicates(embed: Embed, rows: pd.DataFrame) -> None:
@@ -60,21 +63,25 @@ def find_duplicates(embed: Embed, rows: pd.DataFrame) -> None:
     rng = np.random.default_rng(0)
     texts = []
     langs = []
-    ids = []
-    for number, row in enumerate(table.itertuples()):
-        for lang in rng.permutation(LANGUAGES)[: 1 if number % 3 else 2].tolist():
-            texts.append(getattr(row, lang))
+    sentences = []  # the number of the sentence that each text says
+    for number, translations in enumerate(table.to_dict("records")):
+        order = rng.permutation(LANGUAGES).tolist()
+        # Every third sentence stands in two languages.
+        languages = order[:1] if number % 3 else order[:2]
+        for lang in languages:
+            texts.append(translations[lang])
             langs.append(lang)
-            ids.append(number)
+            sentences.append(number)
     vectors = embed(texts, langs)
-    cosines, nearest = nearest_neighbours(vectors, vectors, 2)  # the first is the text itself
-    right = np.array(ids)[nearest[:, 1]] == ids
+    # The nearest text is the text itself: the second one counts.
+    cosines, nearest = nearest_neighbours(vectors, vectors, 2)
+    is_right = np.array(sentences)[nearest[:, 1]] == sentences
     # Both texts of a duplicate should find each other.
-    duplicates = 2 * (len(ids) - len(table))
+    duplicates = 2 * (len(texts) - len(table))
     for threshold in (0.5, 0.6, 0.65, 0.7):
-        is_above = cosines[:, 1] > threshold
-        precision = right[is_above].mean()
-        recall = right[is_above].sum() / duplicates
+        right_above = is_right[cosines[:, 1] > threshold]
+        precision = right_above.mean()
+        recall = right_above.sum() / duplicates
         print(
             f"above {threshold}: precision {precision:.3f}, recall {recall:.3f}, {len(texts)} texts"
         )
@@ -82,21 +89,27 @@ def find_duplicates(embed: Embed, rows: pd.DataFrame) -> None:
 
 def own_pairs(embed: Embed, rows: pd.DataFrame, file: Path) -> None:
     """Recipe "own pairs": searches in both directions on pairs that are held out."""
-    table = pd.DataFrame(
-        {"source": rows.tgt, "source_lang": "ukr_Cyrl", "target": rows.src, "target_lang": ENGLISH}
-    )
-    table = table.replace(r"\s+", " ", regex=True)
-    table[SEARCHED:].to_csv(file, sep="\t", index=False, quoting=csv.QUOTE_NONE, escapechar="\\")
-    source = embed(table.source[:SEARCHED].tolist(), "ukr_Cyrl")
-    target = embed(table.target[:SEARCHED].tolist(), ENGLISH)
-    to_english = wrong_searches(source, target)
-    from_english = wrong_searches(target, source)
-    print(f"{len(table) - SEARCHED} pairs in {file}; {to_english} and {from_english} of {SEARCHED} searches wrong, "
-          "to and from English")  # fmt: skip
+    columns = {
+        "source": rows.tgt,
+        "source_lang": UKRAINIAN,
+        "target": rows.src,
+        "target_lang": ENGLISH,
+    }
+    table = pd.DataFrame(columns).replace(r"\s+", " ", regex=True)
+    searched = table[:SEARCHED]
+    written = table[SEARCHED:]
+    written.to_csv(file, sep="\t", index=False, quoting=csv.QUOTE_NONE, escapechar="\\")
+    source = embed(searched.source.tolist(), UKRAINIAN)
+    target = embed(searched.target.tolist(), ENGLISH)
+    print(f"{len(written)} pairs in {file}")
+    print(f"{wrong_searches(source, target)} of {SEARCHED} searches wrong to English")
+    print(f"{wrong_searches(target, source)} of {SEARCHED} searches wrong from English")
 
 
 def wrong_searches(x: np.ndarray, y: np.ndarray) -> int:
-    return int((nearest_neighbours(x, y, 1).indices[:, 0] != np.arange(len(x))).sum())
+    """How many rows of x have another nearest row of y than their own."""
+    nearest = nearest_neighbours(x, y, 1).indices[:, 0]
+    return int((nearest != np.arange(len(x))).sum())
 
 
 def main() -> None:
@@ -107,14 +120,11 @@ def main() -> None:
     arguments = parser.parse_args()
     embed = partial(encode, *load_encoder(packaged_model(arguments.model)))
     if arguments.pairs:
-        own_pairs(
-            embed, gnome_help(corpora_of(arguments, "docs_parallel"), "ukr_Cyrl"), arguments.pairs
-        )
+        corpora = corpora_of(arguments, "docs_parallel")
+        own_pairs(embed, gnome_help(corpora, UKRAINIAN), arguments.pairs)
         return
-    rows = pd.read_parquet(
-        corpora_of(arguments, "flores_sib") / "flores_sib.parquet",
-        filters=[("lang", "in", LANGUAGES)],
-    )
+    file = corpora_of(arguments, "flores_sib") / "flores_sib.parquet"
+    rows = pd.read_parquet(file, filters=[("lang", "in", LANGUAGES)])
     classify(embed, rows)
     find_duplicates(embed, rows)
 

@@ -155,7 +155,7 @@ class Load:
                 later.request("GET", "/health")
                 later.getresponse().read()
             server.send_signal(signal.SIGTERM)
-        answered = sum(one.result() for one in asked)
+        answered = sum(answer.result() for answer in asked)
         return answered, server.wait(120)
 
 
@@ -178,7 +178,7 @@ def main() -> int:
             ]
             time.sleep(arguments.seconds / 2)
             load.leave(40)
-            texts = sum(one.result() for one in running)
+            texts = sum(client.result() for client in running)
         cpu = cpu_seconds(server.pid) - cpu_before
         answered, status = load.stop(server, arguments.clients)
     finally:
