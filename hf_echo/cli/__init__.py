@@ -42,8 +42,8 @@ app = typer.Typer(
 )
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(is_asked: bool) -> None:
+    if is_asked:
         from .. import __version__
 
         typer.echo(f"hf-echo {__version__}")

@@ -66,8 +66,8 @@ def _function(kind: type[Step]) -> Callable[..., None]:
     def call(report_file: Path | None = None, replace: bool = False, **values: Any) -> None:
         """The command: read its words, check its outputs, run the step."""
         read = {name: _from_words(kind, name, value) for name, value in values.items()}
-        given = {name: value for name, value in read.items() if value is not None}
-        settings = make(kind, given, spelled=_spelled(kind))
+        values_given = {name: value for name, value in read.items() if value is not None}
+        settings = make(kind, values_given, spelled=_spelled(kind))
         check_outputs(settings, report_file)
         try:
             run_command(settings, report_file, replace=replace)
@@ -245,7 +245,7 @@ def _from_words(kind: type[Step], name: str, value: Any) -> Any:
     if get_origin(hint) is dict or hint is dict:
         return parse_pairs(value, _spelled(kind)(name), fields_of(kind)[name].metadata["help"])
     if get_origin(hint) is Literal and value in map(str, choices(hint)):
-        return next(one for one in choices(hint) if str(one) == value)
+        return next(choice for choice in choices(hint) if str(choice) == value)
     return value
 
 

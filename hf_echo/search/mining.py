@@ -175,10 +175,10 @@ class PairScore(Result):
     threshold: float | None = None
 
 
-def bucc_f1(found: Iterable[Pair], gold: Iterable[Pair]) -> PairScore:
+def bucc_f1(pairs: Iterable[Pair], gold: Iterable[Pair]) -> PairScore:
     """F1 of a set of pairs as in BUCC: a pair is right if it is in gold.
     Raises ValueError if gold is empty."""
-    mined_pairs = set(found)
+    mined_pairs = set(pairs)
     gold_pairs = _gold_set(gold)
     return _pair_score(len(mined_pairs), len(mined_pairs & gold_pairs), len(gold_pairs))
 

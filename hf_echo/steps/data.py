@@ -65,13 +65,13 @@ def training_rows(
     """
     # Prepared data were chosen when they were prepared.
     if args.source_languages and not isinstance(dataset, PreparedParallel):
-        wanted = set(args.source_languages)
+        languages = set(args.source_languages)
         every = dataset
         column = stage.language_column
-        dataset = dataset.filter(lambda lang: lang in wanted, input_columns=column)
+        dataset = dataset.filter(lambda lang: lang in languages, input_columns=column)
         if not len(dataset):
             raise ValueError(
-                f"source_languages: no row of {args.train_data} is from {', '.join(sorted(wanted))}; it holds "
+                f"source_languages: no row of {args.train_data} is from {', '.join(sorted(languages))}; it holds "
                 f"{', '.join(sorted(set(every[column])))}"
             )
     # The stage leaves the teacher's own languages as they are.
@@ -96,9 +96,9 @@ def row_choice(stage: Stage, args: DataArguments, config: CoreConfig) -> dict[st
 
 def teacher_languages(name: str) -> list[str]:
     """What an Echo checkpoint says it was trained on; nothing of other models."""
-    with opening(name) as found:
+    with opening(name) as place:
         try:
-            return getattr(AutoConfig.from_pretrained(found), "languages", None) or []
+            return getattr(AutoConfig.from_pretrained(place), "languages", None) or []
         except ValueError:  # a SentenceTransformer need not have a config of its own
             return []
 

@@ -176,10 +176,10 @@ def read_training(path: Path, values: Mapping[str, Any]) -> Training:
     stage = stage_named(name)
     kinds = (ModelArguments, DataArguments, stage.config)
     fields_of_kinds = [fields_of(kind) for kind in kinds]
-    known = [name for fields in fields_of_kinds for name in fields]
+    field_names = [name for fields in fields_of_kinds for name in fields]
     for key in values:
-        if key not in known:
-            raise ValueError(f"{path}: unknown field {key!r}{did_you_mean(key, known)}")
+        if key not in field_names:
+            raise ValueError(f"{path}: unknown field {key!r}{did_you_mean(key, field_names)}")
     parts = []
     for fields in fields_of_kinds:
         parts.append({key: value for key, value in values.items() if key in fields})

@@ -247,9 +247,11 @@ def _settings(run: Mapping[str, Any], free: tuple[str, ...]) -> dict:
     (of which no setting is free)."""
     if free != FREE and not run.get("chosen_by_dev_data"):
         free = free + MEASURED
-    said = portable(run["values"])
+    portable_values = portable(run["values"])
     values = {
-        key: value for key, value in said.items() if value is not None and not key.startswith(free)
+        key: value
+        for key, value in portable_values.items()
+        if value is not None and not key.startswith(free)
     }
     settings = {"stage": run.get("stage"), "values": values}
     for key in ("from", "decoder_from"):

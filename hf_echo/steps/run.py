@@ -66,11 +66,11 @@ def describe_journey(
         if isinstance(read_recipe(path, values), Operation):
             # As in `dry_run`: overrides of a single recipe are not those of its neighbours.
             others = (overrides or {}) if journey else {}
-            earlier = earlier_steps(path, journey)
-            made = []
-            for step in earlier:
-                made.append(str(read_recipe(step, known_overrides(step, others)).output_dir))
-            yield describe_operation(path, values, made=[*made, *downloads])
+            outputs_before = [*downloads]
+            for step in earlier_steps(path, journey):
+                output = read_recipe(step, known_overrides(step, others)).output_dir
+                outputs_before.append(str(output))
+            yield describe_operation(path, values, outputs_before=outputs_before)
         else:
             yield dry_run(path, overrides if journey else values, journey=journey)
 
@@ -116,7 +116,8 @@ def run_operation(
         raise ValueError(
             f"{path}: an operation runs in one process: start it without torchrun or accelerate"
         )
-    for problem in _input_problems(operation, made=()):
+    problem = next(_input_problems(operation, ()), None)
+    if problem is not None:
         raise FileNotFoundError(f"{path}: {problem}")
     check_outputs(operation)
     # Two runs would replace each other's files.
@@ -135,15 +136,15 @@ def run_operation(
 
 
 def describe_operation(
-    path: Path, overrides: dict[str, Any] | None = None, *, made: Iterable[str] = ()
+    path: Path, overrides: dict[str, Any] | None = None, *, outputs_before: Iterable[str] = ()
 ) -> dict[str, Any]:
-    """What an operation would do, and "problems" (inputs, output); `made`:
+    """What an operation would do, and "problems" (inputs, output); `outputs_before`:
     folders of earlier steps."""
     operation = _operation(path, overrides)
     reads = operation.names(CHECKPOINT) | operation.names(DATA)
     report: dict[str, Any] = {"recipe": path.stem, "operation": operation.operation, "reads": reads}
     report |= {"settings": operation.names(None), "output_dir": operation.output_dir}
-    problems = [*_input_problems(operation, [Path(name) for name in made])]
+    problems = [*_input_problems(operation, [Path(name) for name in outputs_before])]
     try:
         check_outputs(operation)
         # Settings and inputs are compared where all inputs are here.
@@ -211,21 +212,25 @@ def _difference(operation: Operation, before: dict[str, Any]) -> str | None:
     return None
 
 
-def _input_problems(operation: Operation, made: Iterable[Path]) -> Iterator[str]:
+def _input_problems(operation: Operation, outputs_before: Iterable[Path]) -> Iterator[str]:
     """Inputs that are neither here nor made by an earlier step.
     Names on the Hub are not looked up."""
-    made = set(made)
+    outputs_before = set(outputs_before)
     for role, name in operation.names(CHECKPOINT).items():
-        if not Path(name).exists() and not _is_made(name, made) and not may_be_on_hub(name):
+        if (
+            not Path(name).exists()
+            and not _is_made(name, outputs_before)
+            and not may_be_on_hub(name)
+        ):
             yield f"{role}: no folder {name}"
     for role, name in operation.names(DATA).items():
-        if is_missing(name) and not _is_made(name, made):
+        if is_missing(name) and not _is_made(name, outputs_before):
             yield f"{role}: no file {name}"
     if not Path(operation.output_dir).exists():
         yield from operation.missing()
 
 
-def _stage_problems(training: Training, made: set[Path]) -> Iterator[str]:
+def _stage_problems(training: Training, outputs_before: set[Path]) -> Iterator[str]:
     """Checkpoints and files of a stage that are neither here nor made by an earlier step; a
     finished one reads none.
 
@@ -238,7 +243,7 @@ def _stage_problems(training: Training, made: set[Path]) -> Iterator[str]:
     # A name without a slash is a model of the package or of the Hub.
     for role in CHECKPOINTS:
         place = packaged_model(fields[role] or "")
-        is_there = Path(place).exists() or _is_made(place, made) or may_be_on_hub(place)
+        is_there = Path(place).exists() or _is_made(place, outputs_before) or may_be_on_hub(place)
         if "/" in place and not is_there:
             yield f"{role}: no folder {fields[role]}"
     files = {"train_data": data.train_data, "teacher_xsimpp": data.teacher_xsimpp}
@@ -247,10 +252,10 @@ def _stage_problems(training: Training, made: set[Path]) -> Iterator[str]:
     # Names without a suffix may be folders, or data sets of the Hub.
     for role, name in files.items():
         is_file = isinstance(name, str) and bool(Path(name).suffix)
-        if is_file and not Path(name).exists() and not _is_made(name, made):
+        if is_file and not Path(name).exists() and not _is_made(name, outputs_before):
             yield f"{role}: no file {name}"
 
 
-def _is_made(name: str, made: set[Path]) -> bool:
+def _is_made(name: str, outputs_before: set[Path]) -> bool:
     """Whether an earlier step makes this file or folder, or a folder around it."""
-    return bool({Path(name), *Path(name).parents} & made)
+    return bool({Path(name), *Path(name).parents} & outputs_before)

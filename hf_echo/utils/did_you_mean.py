@@ -6,13 +6,13 @@ import difflib
 from collections.abc import Iterable
 
 
-def nearest(word: object, known: Iterable[str]) -> str | None:
+def nearest(word: object, names: Iterable[str]) -> str | None:
     """The known name with the most similar spelling; None if none is similar."""
-    matches = difflib.get_close_matches(str(word), list(known), n=1)
+    matches = difflib.get_close_matches(str(word), list(names), n=1)
     return matches[0] if matches else None
 
 
-def did_you_mean(word: object, known: Iterable[str], otherwise: str = "") -> str:
+def did_you_mean(word: object, names: Iterable[str], otherwise: str = "") -> str:
     """The end of an error message about an unknown `word`: the nearest known name, or `otherwise`
     if none is similar.
 
@@ -24,7 +24,7 @@ def did_you_mean(word: object, known: Iterable[str], otherwise: str = "") -> str
         >>> did_you_mean("zzz", ["a", "b"])
         ''
     """
-    near = nearest(word, known)
+    near = nearest(word, names)
     if near:
         return f"; did you mean {near!r}?"
     return f"; {otherwise}" if otherwise else ""

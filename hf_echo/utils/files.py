@@ -263,13 +263,13 @@ def files_below(folder: str | Path, around: frozenset[str] = frozenset()) -> lis
     return sorted(files)
 
 
-def same_place(one: str | Path, other: str | Path) -> bool:
+def same_place(first: str | Path, second: str | Path) -> bool:
     """Whether two paths name the same file or folder, also through links;
     the paths need not exist."""
     try:
-        return os.path.samefile(one, other)
+        return os.path.samefile(first, second)
     except OSError:
-        return os.path.realpath(one) == os.path.realpath(other)
+        return os.path.realpath(first) == os.path.realpath(second)
 
 
 def check_output(

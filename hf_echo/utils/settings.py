@@ -177,7 +177,9 @@ class Step(Checked):
         function = function or self.function()
         # A command may have fields that its function does not know, such as where the report goes.
         parameters = signature(function).parameters
-        takes_any_name = any(one.kind is Parameter.VAR_KEYWORD for one in parameters.values())
+        takes_any_name = any(
+            parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters.values()
+        )
         options = self.options()
         if not takes_any_name:
             options = {name: value for name, value in options.items() if name in parameters}

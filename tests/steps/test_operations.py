@@ -366,7 +366,7 @@ def test_a_missing_input_is_a_problem_of_a_description(without_input, world):
 
 
 def test_an_input_that_an_earlier_step_makes_is_no_problem(without_input, world):
-    assert "problems" not in describe_operation(without_input, made=[str(world / "none")])
+    assert "problems" not in describe_operation(without_input, outputs_before=[str(world / "none")])
 
 
 def test_an_input_is_not_overwritten(world):

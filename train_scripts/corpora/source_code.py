@@ -168,7 +168,7 @@ def read_tree(source: bytes, language: str, counts: array) -> SourceTree:
         prose = kind.comment or kind.may_document and _is_docstring(node)
         listed = kind.named and cursor.field_id in in_lists and (prose or not node.is_extra)
         here = tree.open(stack[-1], listed, prose)
-        if not (kind.one and not _holds_code(node)) and cursor.goto_first_child():
+        if not (kind.is_leaf and not _holds_code(node)) and cursor.goto_first_child():
             stack.append(here)
             continue
         take(node.start_byte, node.end_byte, here, kind.text)
@@ -182,12 +182,12 @@ def read_tree(source: bytes, language: str, counts: array) -> SourceTree:
 
 
 class _Kind(NamedTuple):
-    """Properties of a node type. `one`: a text without parts, unless it contains code."""
+    """Properties of a node type. `is_leaf`: a text without parts, unless it contains code."""
 
     named: bool
     comment: bool
     text: bool
-    one: bool
+    is_leaf: bool
     may_document: bool
 
 
@@ -196,9 +196,9 @@ def _kind(node: Any, language: str) -> _Kind:
     name = node.type
     comment = "comment" in name
     text = comment or "string" in name or "heredoc" in name
-    one = text and name not in _LISTS_OF_STRINGS
+    is_leaf = text and name not in _LISTS_OF_STRINGS
     may_document = language == "python" and name == "expression_statement"
-    return _Kind(node.is_named, comment, text, one, may_document)
+    return _Kind(node.is_named, comment, text, is_leaf, may_document)
 
 
 def _strip(start: int, end: int, source: bytes, counts: array) -> tuple[int, int]:

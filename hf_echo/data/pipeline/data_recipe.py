@@ -223,7 +223,8 @@ def _condition(value: Any, where: str) -> dict[str, list[str]]:
     _check_fields(value, CONDITIONS, where)
     condition = {}
     for column, chosen in value.items():
-        values = [str(one) for one in (chosen if isinstance(chosen, (list, tuple)) else [chosen])]
+        listed = chosen if isinstance(chosen, (list, tuple)) else [chosen]
+        values = list(map(str, listed))
         condition[column] = _codes(values) if column.endswith("_lang") else values
     return condition
 

@@ -134,7 +134,7 @@ class GitRepository:
                 f"{self.name} holds no file {', '.join(self.patterns)} at commit {self.commit}: it moved"
             )
         # A clone may list files whose bytes it does not hold.
-        listed = _git(place, "cat-file", "--batch-check", given="\n".join(blobs.values()))
+        listed = _git(place, "cat-file", "--batch-check", stdin="\n".join(blobs.values()))
         lacking = {line.split()[0] for line in listed.splitlines() if line.endswith(" missing")}
         names = sorted(name for name, blob in blobs.items() if blob not in lacking)
         absent = sorted(name for name, blob in blobs.items() if blob in lacking)
@@ -142,7 +142,7 @@ class GitRepository:
         return Files(self.name, names, absent, lambda name: reader.read(blobs[name]))
 
     def _has_commit(self, place: Path) -> bool:
-        kind = _git(place, "cat-file", "--batch-check", given=self.commit + "\n")
+        kind = _git(place, "cat-file", "--batch-check", stdin=self.commit + "\n")
         return kind.startswith(f"{self.commit} commit")
 
     def _blobs(self, place: Path) -> dict[str, str]:
@@ -176,7 +176,7 @@ class GitRepository:
             for start in range(0, len(lacking_blobs), BLOBS):
                 part = lacking_blobs[start : start + BLOBS]
                 options = ("--filter=blob:none", "--no-write-fetch-head", "--stdin", "origin")
-                self._try_fetch(place, *options, given="\n".join(part) + "\n")
+                self._try_fetch(place, *options, stdin="\n".join(part) + "\n")
                 bar.update(len(part))
 
     def _has_commit_here(self, place: Path) -> bool:
@@ -184,7 +184,7 @@ class GitRepository:
         listed = _git(place, "cat-file", "--batch-check", "--batch-all-objects")
         return any(line.startswith(f"{self.commit} commit") for line in listed.splitlines())
 
-    def _try_fetch(self, place: Path, *options: str, given: str = "") -> None:
+    def _try_fetch(self, place: Path, *options: str, stdin: str = "") -> None:
         """Fetch from the origin; raises OSError that names repository and commit."""
         try:
             _git(
@@ -195,7 +195,7 @@ class GitRepository:
                 "--quiet",
                 "--no-tags",
                 *options,
-                given=given,
+                stdin=stdin,
             )
         except OSError as error:
             raise OSError(
@@ -203,11 +203,11 @@ class GitRepository:
             ) from None
 
 
-def _git(place: Path | None, *words: str, given: str = "") -> str:
+def _git(place: Path | None, *words: str, stdin: str = "") -> str:
     """What git prints. Raises OSError with the last line of git's message."""
     where = [] if place is None else ["-C", str(place)]
     try:
-        process = subprocess.run(["git", *where, *words], input=given.encode(), capture_output=True)
+        process = subprocess.run(["git", *where, *words], input=stdin.encode(), capture_output=True)
     except FileNotFoundError:
         raise OSError("git is not installed, and public sources are fetched by it") from None
     if process.returncode:
