@@ -134,13 +134,17 @@ def compare(out: Path, model: str) -> None:
     table = pd.read_csv(out / "test.tsv", sep="\t", quoting=csv.QUOTE_NONE, keep_default_na=False)
     table["blaser"] = np.loadtxt(out / "scores.txt")
     scorer = EchoScorer(packaged_model(model))
-    names = ("source", "target", "source_lang", "target_lang")
-    columns = [table[name].tolist() for name in names]
-    table["cosine"] = scorer(*columns)
-    for lang, rows in [*table.groupby("source_lang"), ("all", table)]:
-        blaser = spearmanr(rows.rating, rows.blaser).statistic
-        cosine = spearmanr(rows.rating, rows.cosine).statistic
-        print(f"{lang} blaser {blaser:.3f} cosine {cosine:.3f}")
+    columns = table[["source", "target", "source_lang", "target_lang"]]
+    table["cosine"] = scorer(*(columns[name].tolist() for name in columns))
+    for lang, rows in table.groupby("source_lang"):
+        print_correlations(lang, rows)
+    print_correlations("all", table)
+
+
+def print_correlations(name: str, rows: pd.DataFrame) -> None:
+    blaser = spearmanr(rows.rating, rows.blaser).statistic
+    cosine = spearmanr(rows.rating, rows.cosine).statistic
+    print(f"{name} blaser {blaser:.3f} cosine {cosine:.3f}")
 
 
 def main() -> None:

@@ -92,11 +92,9 @@ def print_shares(cosines: Mapping[str, list[float]]) -> None:
         figures = [f"{value:.3f}" for value in quantiles]
         print(kind, len(values), *figures)
     for threshold in np.arange(0.4, 0.96, 0.05):
-        shares = []
-        for kind, values in cosines.items():
-            share = np.mean(np.array(values) < threshold)
-            shares.append(f"{kind} {100 * share:.1f} %")
-        print(f"below {threshold:.2f}:", ", ".join(shares))
+        good = 100 * np.mean(np.array(cosines["good"]) < threshold)
+        bad = 100 * np.mean(np.array(cosines["bad"]) < threshold)
+        print(f"below {threshold:.2f}: good {good:.1f} %, bad {bad:.1f} %")
 
 
 if __name__ == "__main__":

@@ -52,13 +52,12 @@ def rows_of_pairs(tables: list[pd.DataFrame]) -> np.ndarray:
     pairs = []
     first_row = 0
     for table in tables:
-        numbers = table["number"].to_numpy()
-        starts = np.flatnonzero(np.concatenate([[True], numbers[1:] != numbers[:-1], [True]]))
-        for start, end in zip(starts[:-1], starts[1:], strict=True):
-            source, target = np.indices((end - start, end - start), dtype=np.int32)
+        # The translations of a sentence stand together.
+        for size in table.groupby("number").size().tolist():
+            source, target = np.indices((size, size), dtype=np.int32)
             is_pair = source != target
-            pairs.append(np.stack([source[is_pair], target[is_pair]]) + start + first_row)
-        first_row += len(table)
+            pairs.append(first_row + np.stack([source[is_pair], target[is_pair]]))
+            first_row += size
     return np.concatenate(pairs, axis=1)
 
 

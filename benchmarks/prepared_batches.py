@@ -10,7 +10,6 @@ size of a large corpus.
 
 import argparse
 import os
-import resource
 import shutil
 import time
 from pathlib import Path
@@ -26,6 +25,7 @@ from hf_echo.data.prepared import (
     shard_folder,
 )
 from hf_echo.data.tokenized import TokenizedParallel
+from hf_echo.evaluation.benchmarks.speed import MEBIBYTE, peak_memory
 from hf_echo.utils.files import read_json, write_json
 
 MAX_TOKENS = 8192
@@ -77,7 +77,7 @@ def main() -> None:
         if number == batches // 2:
             break
     print("half of them passed in", seconds_since(start))
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    peak = peak_memory() // MEBIBYTE
     print(f"peak of the process: {peak:,} MiB")
 
 

@@ -30,18 +30,14 @@ SHAPE = {
     "pooler_heads": 8,
     "pooler_intermediate_size": 2048,
     "audio_config": {
-        **{
-            "model_type": "whisper",
-            "d_model": 512,
-            "encoder_layers": 6,
-            "encoder_attention_heads": 8,
-        },
-        **{
-            "encoder_ffn_dim": 2048,
-            "decoder_layers": 1,
-            "decoder_ffn_dim": 32,
-            "vocab_size": 51_865,
-        },
+        "model_type": "whisper",
+        "d_model": 512,
+        "encoder_layers": 6,
+        "encoder_attention_heads": 8,
+        "encoder_ffn_dim": 2048,
+        "decoder_layers": 1,
+        "decoder_ffn_dim": 32,
+        "vocab_size": 51_865,
     },
 }
 
@@ -71,10 +67,11 @@ def build(folder: Path) -> None:
 def encode_one(minutes: int, folder: Path) -> dict[str, float]:
     """Memory and seconds of `hf-echo encode --audio` on a file of so many minutes."""
     write_file(folder / "long.wav", minutes)
-    words = [*("-m", "hf_echo.cli", "encode", "--audio", folder / "long.wav", folder / "out.npy")]
-    words += ["--model", folder / "release", "--on-long", "split"]
+    encode = [sys.executable, "-m", "hf_echo.cli", "encode", "--on-long", "split"]
+    files = ["--audio", folder / "long.wav", folder / "out.npy", "--model", folder / "release"]
     begun = time.monotonic()
-    process = subprocess.Popen([sys.executable, *map(str, words)])
+    process = subprocess.Popen([*encode, *files])
+    # The usage of this process alone.
     _, status, usage = os.wait4(process.pid, 0)
     return {
         "minutes": minutes,
