@@ -271,7 +271,9 @@ def plural_pairs(
             forms = (2, lambda n: int(n != 1))
         else:
             return []
-    one = forms[1](1)
-    many = sorted({forms[1](n) for n in _COUNTS if n != 1} - {one}) or [one]
-    pairs = [(singular, translated.get(one, ""))]
-    return pairs + [(plural, translated.get(form, "")) for form in many]
+    form_of_one = forms[1](1)
+    forms_of_many = {forms[1](n) for n in _COUNTS if n != 1} - {form_of_one}
+    pairs = [(singular, translated.get(form_of_one, ""))]
+    for form in sorted(forms_of_many) or [form_of_one]:
+        pairs.append((plural, translated.get(form, "")))
+    return pairs

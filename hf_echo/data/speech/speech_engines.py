@@ -77,11 +77,11 @@ class Engine:
     list_voices: Callable[[], dict[str, list[str]]]
     make: Say
     has_pitch: bool = False
-    there: Callable[[], bool] = lambda: True  # what it needs beside the command
+    is_ready: Callable[[], bool] = lambda: True  # what it needs beside the command is there
 
     @property
     def installed(self) -> bool:
-        return bool(shutil.which(self.command)) and self.there()
+        return bool(shutil.which(self.command)) and self.is_ready()
 
     def voices(self, measure: bool = False) -> dict[str, list[str]]:
         """{language: voices} for training, or those kept for measuring."""
@@ -234,7 +234,7 @@ _ENGINES = (
         "espeak-ng",
         kokoro.voices,
         kokoro.say,
-        there=kokoro.installed,
+        is_ready=kokoro.installed,
     ),
 )
 ENGINES = {engine.name: engine for engine in _ENGINES}

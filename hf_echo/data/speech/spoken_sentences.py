@@ -89,7 +89,9 @@ def read_sentences(  # noqa: PLR0913 (the options of `hf-echo data speak`)
         by_language: dict[str, list[Sentence]] = {}
         for sentence in sentences:
             by_language.setdefault(sentence.lang, []).append(sentence)
-        drawn = {one for group in by_language.values() for one in _drawn(group, most, seed)}
+        drawn = set()
+        for of_language in by_language.values():
+            drawn.update(_drawn(of_language, most, seed))
         sentences = [sentence for sentence in sentences if sentence in drawn]
     if limit is not None:
         drawn = _drawn(sentences, limit, seed)

@@ -209,8 +209,8 @@ def inspect_pairs(
     judged = judge(table, steps)
     title = f"Pairs of {', '.join(Path(path).name for path in paths)}"
     write_text(out, page_of(_sections(table, judged, examples, skipped), title))
-    kept = np.logical_and.reduce([one.keep for one in judged])
-    dropped = {one.name: int((~one.keep).sum()) for one in judged}
+    kept = np.logical_and.reduce([verdict.keep for verdict in judged])
+    dropped = {verdict.name: int((~verdict.keep).sum()) for verdict in judged}
     return {
         "pairs": len(table),
         "bad_rows": bad.reasons.total(),
@@ -224,7 +224,7 @@ def _sections(
     table: pa.Table, judged: Sequence[Judged], examples: int, skipped: str | None
 ) -> list[dict[str, Any]]:
     """The sections of the page: all filters, the values, and each filter with examples."""
-    kept = np.logical_and.reduce([one.keep for one in judged])
+    kept = np.logical_and.reduce([verdict.keep for verdict in judged])
     text = f"{len(table):,} pairs, of which all filters together keep {kept.sum():,}. Blue is kept, orange is dropped."
     if skipped:
         text += f" Of the files: {skipped}."
@@ -232,8 +232,8 @@ def _sections(
     parts.append(
         section_of("Values", "", {"Languages": _languages(table, kept)}, _histograms(table, kept))
     )
-    for one in judged:
-        parts.append(_section_of_filter(table, one, examples))
+    for verdict in judged:
+        parts.append(_section_of_filter(table, verdict, examples))
     return parts
 
 
@@ -241,18 +241,18 @@ def _summary(judged: Sequence[Judged]) -> Rows:
     """What each filter drops: at all, alone, and what is left after it."""
     rows = []
     left = np.ones(len(judged[0].keep), bool)
-    for number, one in enumerate(judged):
+    for number, verdict in enumerate(judged):
         others = [other.keep for place, other in enumerate(judged) if place != number]
-        only = ~one.keep & np.logical_and.reduce([*others, np.ones(len(left), bool)])
-        left = left & one.keep
+        only = ~verdict.keep & np.logical_and.reduce([*others, np.ones(len(left), bool)])
+        left = left & verdict.keep
         rows.append(
             {
-                "filter": one.name,
-                "drops": int((~one.keep).sum()),
-                "percent": 100 * float((~one.keep).mean()),
+                "filter": verdict.name,
+                "drops": int((~verdict.keep).sum()),
+                "percent": 100 * float((~verdict.keep).mean()),
                 "which no other drops": int(only.sum()),
                 "left after it": int(left.sum()),
-                "in a recipe": one.line,
+                "in a recipe": verdict.line,
             }
         )
     return rows
@@ -306,24 +306,26 @@ def _histogram(label: str, kept: np.ndarray, dropped: np.ndarray) -> str:
     return svg_of(draw, 4.8, 2.6)
 
 
-def _section_of_filter(table: pa.Table, one: Judged, examples: int) -> dict[str, Any]:
+def _section_of_filter(table: pa.Table, verdict: Judged, examples: int) -> dict[str, Any]:
     """The worst and the borderline pairs of a filter that measures;
     of another one the first that it drops."""
-    dropped = np.flatnonzero(~one.keep)
-    text = f"Drops {len(dropped):,} pairs. In a recipe: {one.line}"
-    if one.margin is None:
-        tables = {f"The first that {one.name} drops": _pairs(table, dropped[:examples])}
+    dropped = np.flatnonzero(~verdict.keep)
+    text = f"Drops {len(dropped):,} pairs. In a recipe: {verdict.line}"
+    if verdict.margin is None:
+        tables = {f"The first that {verdict.name} drops": _pairs(table, dropped[:examples])}
     else:
-        order = np.argsort(np.where(np.isnan(one.margin), np.inf, one.margin), kind="stable")
-        of_dropped = order[~one.keep[order]]
-        of_kept = order[one.keep[order]]
+        order = np.argsort(
+            np.where(np.isnan(verdict.margin), np.inf, verdict.margin), kind="stable"
+        )
+        of_dropped = order[~verdict.keep[order]]
+        of_kept = order[verdict.keep[order]]
         tables = {
-            "The worst": _pairs(table, of_dropped[:examples], one.margin),
-            "Just dropped": _pairs(table, of_dropped[::-1][:examples], one.margin),
-            "Just kept": _pairs(table, of_kept[:examples], one.margin),
+            "The worst": _pairs(table, of_dropped[:examples], verdict.margin),
+            "Just dropped": _pairs(table, of_dropped[::-1][:examples], verdict.margin),
+            "Just kept": _pairs(table, of_kept[:examples], verdict.margin),
         }
     return section_of(
-        f"Filter: {one.name}", text, {caption: rows for caption, rows in tables.items() if rows}
+        f"Filter: {verdict.name}", text, {caption: rows for caption, rows in tables.items() if rows}
     )
 
 
