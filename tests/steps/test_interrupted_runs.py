@@ -60,6 +60,7 @@ def signalled(path, name: str) -> subprocess.CompletedProcess:
     return subprocess.run(command, capture_output=True, text=True)
 
 
+@pytest.mark.slow
 def test_sigterm_while_a_checkpoint_is_written_lets_it_be_whole(recipe, place, unbroken):
     """The run ends behind the next step, and goes on as an unbroken one."""
     path = recipe("killed", **QUICK)
@@ -74,6 +75,7 @@ def test_sigterm_while_a_checkpoint_is_written_lets_it_be_whole(recipe, place, u
     assert equal(weights(place / "killed"), unbroken)
 
 
+@pytest.mark.slow
 def test_a_checkpoint_in_which_the_run_was_killed_is_not_used(recipe, place, unbroken, caplog):
     path = recipe("killed", **QUICK)
 

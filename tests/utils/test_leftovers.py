@@ -2,10 +2,10 @@
 stays."""
 
 import logging
+import multiprocessing
 import os
 import signal
-import subprocess
-import sys
+import time
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,20 +15,44 @@ from hf_echo.utils.files import write_whole
 from hf_echo.utils.folders import write_folder
 from hf_echo.utils.lineage import FILE
 
-from ..processes import SCRIPTS
-
 WRITERS = {"file": write_whole, "folder": write_folder}
+FORK = multiprocessing.get_context("fork")  # processes that need not import anything
+
+
+def write_half(kind: str, out: Path, connection) -> None:
+    """Write half of an output, say where, and wait for the end."""
+    with WRITERS[kind](out) as unfinished:
+        half = unfinished if kind == "file" else unfinished / "config.json"
+        half.write_text("half")
+        connection.send(unfinished)
+        time.sleep(600)
 
 
 @contextmanager
 def another_process(kind: str, out: Path):
     """(process, unfinished path): writes `out` until it is killed, at the latest at the end."""
-    command = [sys.executable, str(SCRIPTS / "write_and_wait.py"), kind, str(out)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            yield process, Path(process.stdout.readline().strip())
-        finally:
-            process.kill()
+    receiver, sender = FORK.Pipe(duplex=False)
+    process = FORK.Process(target=write_half, args=(kind, out, sender))
+    process.start()
+    try:
+        yield process, receiver.recv()
+    finally:
+        process.kill()
+        process.join()
+
+
+def die_while_replacing(out: Path) -> None:
+    """Killed behind the first of two renames: the earlier folder has moved away, the new one has not
+    come."""
+    rename = os.replace
+
+    def die_behind(source: Path, target: Path) -> None:
+        rename(source, target)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    with write_folder(out) as unfinished:
+        (unfinished / "config.json").write_text("new")
+        os.replace = die_behind
 
 
 def write(kind: str, out: Path) -> None:
@@ -44,7 +68,7 @@ def test_what_a_killed_process_left_goes_with_the_next_run(tmp_path, caplog, kin
     out = tmp_path / "out.v2"
     with another_process(kind, out) as (process, unfinished):
         process.kill()
-        process.wait()
+        process.join()
     assert unfinished.exists()
     assert not out.exists()
 
@@ -67,7 +91,7 @@ def test_outputs_of_other_names_stay(tmp_path):
     """A name that begins alike is another output, and the same process name does not make it ours."""
     with another_process("file", tmp_path / "a.b.tsv") as (process, unfinished):
         process.kill()
-        process.wait()
+        process.join()
 
     write("file", tmp_path / "a.tsv")
 
@@ -80,7 +104,7 @@ def test_what_another_machine_left_is_named(tmp_path, monkeypatch, caplog, kind)
     out = tmp_path / "out"
     with another_process(kind, out) as (process, unfinished):
         process.kill()
-        process.wait()
+        process.join()
     monkeypatch.setattr("hf_echo.utils.files._machine", lambda: "0" * 8)
 
     write(kind, out)
@@ -95,8 +119,10 @@ def test_a_folder_that_was_being_replaced_comes_back(tmp_path):
     out.mkdir()
     (out / FILE).write_text("[]")
     (out / "config.json").write_text("earlier")
-    killed = subprocess.run([sys.executable, str(SCRIPTS / "replace_and_die.py"), str(out)])
-    assert killed.returncode == -signal.SIGKILL
+    killed = FORK.Process(target=die_while_replacing, args=(out,))
+    killed.start()
+    killed.join()
+    assert killed.exitcode == -signal.SIGKILL
     assert not out.exists()
 
     with pytest.raises(KeyError), write_folder(out):

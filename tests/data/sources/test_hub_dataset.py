@@ -74,11 +74,13 @@ def downloaded(hub_environment, tmp_path_factory):
     return [tuple(row) for row in json.loads(printed)], folder
 
 
+@pytest.mark.slow
 def test_the_dataset_is_downloaded(downloaded):
     rows, _ = downloaded
     assert rows == PAIRS
 
 
+@pytest.mark.slow
 def test_what_was_downloaded_is_a_mirror(downloaded, tmp_path):
     """And so it is not downloaded again."""
     _, folder = downloaded
@@ -86,6 +88,7 @@ def test_what_was_downloaded_is_a_mirror(downloaded, tmp_path):
     assert list(read_bucc([files])) == PAIRS
 
 
+@pytest.mark.slow
 def test_a_folder_is_there_when_it_is_whole(downloaded):
     _, folder = downloaded
     assert os.listdir(folder / "tester+bucc") == ["dataset"]
