@@ -206,6 +206,7 @@ def adapted(omnilingual):
     return omnilingual.figures({"vocabulary": 380}, seed=0)
 
 
+@pytest.mark.slow
 def test_a_row_of_table_14a_has_the_measures_of_both_sets(adapted):
     assert set(adapted) == {
         "million parameters",
@@ -220,11 +221,13 @@ def test_a_row_of_table_14a_has_the_measures_of_both_sets(adapted):
     }
 
 
+@pytest.mark.slow
 def test_a_new_vocabulary_changes_the_number_of_parameters(omnilingual, adapted):
     without = omnilingual.figures({"vocabulary": None}, seed=0)
     assert adapted["million parameters"] != without["million parameters"]
 
 
+@pytest.mark.slow
 def test_adaptation_is_a_step_that_a_row_may_leave_out(omnilingual, adapted):
     omnilingual.figures(
         {"vocabulary": 340, "adaptation_steps": 0, "base_teacher_target": "source"}, seed=1
@@ -235,6 +238,7 @@ def test_adaptation_is_a_step_that_a_row_may_leave_out(omnilingual, adapted):
     assert not (omnilingual.out / "adapted-340-1").exists()
 
 
+@pytest.mark.slow
 def test_a_row_gives_the_same_figures_again(omnilingual, adapted):
     again = omnilingual.figures({"vocabulary": 380}, seed=0)
 
