@@ -27,5 +27,7 @@ def write_and_interrupt(*args, **options):
 
 
 setattr(library, name, write_and_interrupt)
+# Who starts the tests in the background, as `nohup make test-slow &` does, has it ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.argv = ["hf-echo", "export", model, out, "--to", to, *overwrite]
 main()
