@@ -1,4 +1,4 @@
-"""Run a command whose output is no terminal, then print whether a progress bar is hidden."""
+"""Run a command without a terminal, then print whether its progress bar is hidden."""
 
 import contextlib
 import os

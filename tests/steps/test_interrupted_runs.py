@@ -62,7 +62,7 @@ def signalled(path, name: str) -> subprocess.CompletedProcess:
 
 @pytest.mark.slow
 def test_sigterm_while_a_checkpoint_is_written_lets_it_be_whole(recipe, place, unbroken):
-    """The run ends behind the next step, and goes on as an unbroken one."""
+    """The run stops after the next step, and a second run ends as one that nothing stopped."""
     path = recipe("killed", **QUICK)
 
     process = signalled(path, "SIGTERM")

@@ -77,24 +77,17 @@ def _any_match(name: str, patterns: Sequence[str]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
-# --- git
-
-
 @dataclass(frozen=True)
-class GitRepository:
-    """A repository at a commit.
+class _AtCommit:
+    """What a git repository and a dataset of the Hub have in common.
 
     Attributes:
         name: ``OWNER/NAME``.
         commit: 40 hexadecimal digits.
-        patterns: which files are read, as `fnmatch` has them.
-        host: what stands before the name in its address.
     """
 
     name: str
     commit: str
-    patterns: tuple[str, ...] = ("*",)
-    host: str = "https://github.com/"
 
     @property
     def pin(self) -> str:
@@ -105,6 +98,22 @@ class GitRepository:
     def version(self) -> str:
         """What changes when other bytes would be read."""
         return self.commit
+
+
+# --- git
+
+
+@dataclass(frozen=True)
+class GitRepository(_AtCommit):
+    """A repository at a commit.
+
+    Attributes:
+        patterns: which files are read, as `fnmatch` has them.
+        host: what stands before the name in its address.
+    """
+
+    patterns: tuple[str, ...] = ("*",)
+    host: str = "https://github.com/"
 
     def open(self, folder: Path, mirror: Path | None = None) -> Files:
         """The files at the commit: from the mirror, or fetched into `folder`.
@@ -407,28 +416,14 @@ def _data_of_deb(data: bytes) -> bytes:
 
 
 @dataclass(frozen=True)
-class HubDataset:
+class HubDataset(_AtCommit):
     """A split of a dataset of the Hub at a commit.
 
     Attributes:
-        name: ``OWNER/NAME``.
-        commit: 40 hexadecimal digits.
         split: which split is read, of the default configuration.
     """
 
-    name: str
-    commit: str
     split: str
-
-    @property
-    def pin(self) -> str:
-        """Name and version, as the table of sources shows it."""
-        return f"{self.name}@{self.commit[:12]}"
-
-    @property
-    def version(self) -> str:
-        """What changes when other bytes would be read."""
-        return self.commit
 
     def open(self, folder: Path, mirror: Path | None = None) -> Files:
         """One file, ``SPLIT.parquet``: from the mirror, or downloaded into `folder`.
